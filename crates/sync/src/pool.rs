@@ -88,6 +88,11 @@ impl WorkerPool {
         self.changed.notify_all();
     }
 
+    /// Whether the pool was closed, so that it accepts no job any more.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
     /// Executes jobs until the pool is closed: the body of a pool thread.
     pub fn work(&self) {
         while let Some(job) = self.next() {
@@ -126,6 +131,16 @@ mod tests {
             pool.close();
         });
         assert_eq!(job.try_recv(), Ok(Some(())));
+    }
+
+    #[test]
+    fn a_closed_pool_is_told_apart_from_a_full_one() {
+        let pool = WorkerPool::new(0);
+        assert_eq!(pool.run(|| 7).try_recv(), Err(Canceled));
+        assert!(!pool.is_closed());
+        pool.close();
+        assert_eq!(pool.run(|| 7).try_recv(), Err(Canceled));
+        assert!(pool.is_closed());
     }
 
     #[test]

@@ -17,6 +17,8 @@ use sync::oneshot;
 
 /// The interval at which a waiter of a compaction checks that the state machine still exists.
 const COMPACTION_POLL: Duration = Duration::from_secs(1);
+/// Pause before a commit is submitted again to a full pool.
+const COMMIT_RETRY: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Puts a key.
@@ -94,8 +96,15 @@ impl Server {
             }),
         );
         self.finished_or_stopped(&state, finished).await?;
-        let commit = move || state.backend.force_commit();
-        let committed = self.run_blocking(&self.inner.pools.short, commit).await?;
+        let committed = loop {
+            let state = Arc::clone(&state);
+            let commit = move || state.backend.force_commit();
+            match self.run_blocking(&self.inner.pools.short, commit).await {
+                // The compaction is applied. This error would say that it was not.
+                Err(Error::TooManyRequests) => self.sleep(COMMIT_RETRY).await?,
+                committed => break committed?,
+            }
+        };
         committed.map_err(|error| Error::Fault(error.to_string()))
     }
 

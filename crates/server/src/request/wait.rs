@@ -82,6 +82,10 @@ impl Server {
     }
 
     /// Runs blocking work on a pool.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRequests`] if the pool is full, [`Error::Stopped`] if it is closed. With the
+    /// latter, work that was submitted earlier may have been done.
     pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         pool: &WorkerPool,
@@ -89,6 +93,7 @@ impl Server {
     ) -> Result<T, Error> {
         match pool.run(work).await {
             Ok(done) => Ok(done),
+            Err(_) if pool.is_closed() => Err(Error::Stopped),
             Err(_) => self.check_running().and(Err(Error::TooManyRequests)),
         }
     }
