@@ -1,4 +1,4 @@
-//! A log from its first entry on.
+//! Reads a complete log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,17 +10,17 @@ use proto::etcdserverpb::Metadata;
 use proto::raftpb::{Entry, HardState};
 use wal::{RecordKind, Records};
 
-/// What a log says in the end.
+/// The content of a log.
 pub(crate) struct Log {
-    /// Whose log it is.
+    /// Cluster and member that wrote the log.
     pub(crate) metadata: Metadata,
-    /// The last state that was saved.
+    /// The last saved hard state.
     pub(crate) state: HardState,
     entries: BTreeMap<u64, Entry>,
 }
 
 impl Log {
-    /// Reads it, a torn end left out.
+    /// Reads all records up to the end or a torn tail.
     pub(crate) fn read(folder: &Path) -> anyhow::Result<Log> {
         let mut log = Log {
             metadata: Metadata::default(),
@@ -36,16 +36,16 @@ impl Log {
                 Err(error) => return Err(error.into()),
             }
         }
-        ensure!(log.entries.contains_key(&1), "the log does not begin with its first entry");
+        ensure!(log.entries.contains_key(&1), "the log does not contain entry 1");
         Ok(log)
     }
 
-    /// The entries that are known to be committed.
+    /// The entries up to the last saved commit index.
     pub(crate) fn committed(&self) -> impl Iterator<Item = &Entry> {
         self.entries.range(..=self.state.commit()).map(|(_, entry)| entry)
     }
 
-    /// An entry takes the place of those that were there at its index and behind.
+    /// Adds a record. An entry replaces all earlier ones at its index and above.
     fn add(&mut self, kind: RecordKind, data: &[u8]) -> anyhow::Result<()> {
         match kind {
             RecordKind::Metadata => self.metadata = Metadata::decode(data)?,

@@ -1,8 +1,10 @@
-//! Applies a member's log from its first entry to a new database: `replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]`.
+//! Applies the log of a member to a new database, for comparison with the member's own database.
 //!
-//! What comes out is to be compared with the database of the member that wrote the log. The log must be there from its beginning; its entries
-//! are applied as far as they are known to be committed, and every compaction is finished before the next entry. With `--member` a
-//! whole data directory is made of it as well, in which the log is replaced by a snapshot: one that an etcd can go on with.
+//! Usage: `replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member OUT_DIR]`.
+//!
+//! The log must be complete from its first entry. All entries that are known to be committed are
+//! applied, and each compaction is finished before the next entry. `--member` also creates a data
+//! directory, with a snapshot in place of the log, from which an etcd member can continue.
 
 mod log;
 mod member;
@@ -69,7 +71,7 @@ impl Arguments {
     }
 }
 
-/// Applies what is committed, and prints what came of it.
+/// Applies the committed entries and prints the hash and the counts of results.
 fn apply(machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Result<()> {
     let mut tally = BTreeMap::<&str, usize>::new();
     for entry in log.committed() {
@@ -101,7 +103,7 @@ fn kind_of(applied: &Applied) -> &'static str {
 }
 
 fn open(path: &Path, metadata: &Metadata, ttl_min_seconds: i64) -> anyhow::Result<StateMachine> {
-    ensure!(!path.exists(), "{} is there already", path.display());
+    ensure!(!path.exists(), "{} already exists", path.display());
     let clock: Arc<dyn Clock> = Arc::new(OsClock::default());
     let disk = Arc::new(OsDisk);
     let backend = Backend::open(disk, Arc::clone(&clock), path, backend::Config::default())?;

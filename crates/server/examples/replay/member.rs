@@ -1,9 +1,10 @@
-//! A whole data directory made of what came out, as if a snapshot had been taken behind the last entry:
+//! Creates a data directory from a replayed database, as after a snapshot at the last entry.
 //!
 //! ```text
-//!   OUT_DIR/member/snap/db                                         the new database
-//!                       0000000000000003-00000000000003a7.snap     the members, as the v2 store had them
-//!                 /wal/0000000000000000-0000000000000000.wal       whose log it is, its state, where it begins; no entry
+//!   OUT_DIR/member/snap/db                                      the new database
+//!                       0000000000000003-00000000000003a7.snap  the members in the v2 format
+//!                 /wal/0000000000000000-0000000000000000.wal    metadata, hard state, snapshot;
+//!                                                               no entries
 //! ```
 
 use std::path::Path;
@@ -26,12 +27,12 @@ use wal::snap::Snapshotter;
 
 use crate::log::Log;
 
-/// The first version whose database has the term of the applied index, and the configuration.
+/// The first version whose database has the term of the applied index and the conf state.
 const WITH_TERM: Version = Version::new(3, 5);
-/// The first version whose database says which version it has.
+/// The first version whose database has a storage version.
 const WITH_STORAGE_VERSION: Version = Version::new(3, 6);
 
-/// All of a snapshot but the database.
+/// The parts of a snapshot besides the database file.
 pub(crate) struct DatabaseImage {
     index: Index,
     term: Term,
@@ -40,7 +41,7 @@ pub(crate) struct DatabaseImage {
 }
 
 impl DatabaseImage {
-    /// The state machine as it is now.
+    /// Reads them from the state machine.
     pub(crate) fn of(
         machine: &StateMachine,
         conf_state: ConfState,
@@ -50,7 +51,7 @@ impl DatabaseImage {
     }
 }
 
-/// Makes the directory, which must not exist.
+/// Creates the data directory, which must not exist.
 pub(crate) fn assemble(
     dir: &Path,
     db: &Path,
@@ -65,29 +66,29 @@ pub(crate) fn assemble(
     let to = snap.join("db");
     std::fs::copy(db, &to).context("copy database")?;
     finish_database(&disk, &to).context("finish database")?;
-    // Before the log speaks of it.
+    // The snapshot file must exist before the log refers to it.
     save_snapshot_file(&disk, &snap, image)?;
     save_log(&disk, &member.join("wal"), log, image)
 }
 
-/// Writes what no entry says.
+/// Adapts the fields of the database that no entry sets to the cluster version.
 fn finish_database(disk: &Arc<dyn Disk>, path: &Path) -> anyhow::Result<()> {
     let clock = Arc::new(OsClock::default());
     let backend = Backend::open(Arc::clone(disk), clock, path, backend::Config::default())?;
     let mut tx = backend.begin();
-    let version = cluster::version(&tx)?.context("the cluster has no version")?;
+    let version = cluster::version(&tx)?.context("the database has no cluster version")?;
     as_of(version, &mut tx)?;
     tx.commit()?;
     Ok(backend.close()?)
 }
 
-/// The database as members of a version would have it.
+/// Adapts the database to the format of a version.
 fn as_of(version: Version, tx: &mut Tx<'_>) -> anyhow::Result<()> {
     if version >= WITH_STORAGE_VERSION {
         version::migrate(tx, version, None)?;
     }
     if version < WITH_TERM {
-        // An older member would leave them behind as they are, to mislead whoever comes after it.
+        // An older member would not update them, and a later version would read stale values.
         tx.delete(Bucket::Meta, Bytes::from_static(meta::TERM));
         tx.delete(Bucket::Meta, Bytes::from_static(meta::CONF_STATE));
     }
@@ -109,7 +110,7 @@ fn save_snapshot_file(
     Snapshotter::new(Arc::clone(disk), dir).save(&snapshot).context("save snapshot file")
 }
 
-/// A log that begins behind the snapshot. The member stays in its term, and by its vote.
+/// Creates a log that begins at the snapshot and keeps the member's term and vote.
 fn save_log(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -1,11 +1,12 @@
-//! Fuzzes the state machine with a log of any bytes.
+//! Fuzzes the state machine with a log of arbitrary bytes.
 //!
-//! `cargo +nightly fuzz run apply` in `crates/server`, with cargo-fuzz installed. The corpus is replayed by the ordinary tests.
+//! Run `cargo +nightly fuzz run apply` in `crates/server`, with cargo-fuzz installed. The ordinary
+//! tests replay the corpus.
 
 #![no_main]
 
 mod exercise;
-#[expect(dead_code, reason = "the tests use the rest of it")]
+#[expect(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/suite/support/"]
 mod support {
     pub(crate) mod member;

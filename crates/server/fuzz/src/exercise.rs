@@ -1,15 +1,15 @@
-//! A log of any bytes, applied to a member.
+//! Applies a log of arbitrary bytes to a member and checks the invariants.
 //!
 //! ```text
 //!   input    03 05 22 03 0a 01 61   0e 00   0c 02 08 01  ...
-//!            │  │  └ data           │       └ kind 12: a change of members, 2 bytes
+//!            │  │  └ data           │       └ kind 12: a conf change of 2 bytes
 //!            │  └ length, a varint  └ kind 14: a turn of compaction, and a commit
-//!            └ kind 3: a request; with bit 4 set, nobody waits for it
+//!            └ kind 3: a request; bit 4 set: without a waiter
 //! ```
 //!
-//! Shared by the fuzz target, by the tests that make up requests, and by the one that replays the fuzzer's corpus. Whatever the bytes are, nothing
-//! panics; a request is carried out, or refused and then nothing is changed but the applied index, or it makes no sense and then nothing at
-//! all is; and what is in memory is what a member reads that starts on the same file.
+//! The fuzz targets and the tests of `server` share this file. Invariants for any input: nothing
+//! panics; a refused entry changes only the applied index; an invalid entry changes nothing; the
+//! state in memory equals the state of a member that is opened on the same database.
 
 use prost::Message as _;
 use prost::bytes::{Buf as _, Bytes};
@@ -18,56 +18,57 @@ use raft::{Entry, EntryType};
 use server::{Applied, Fault, Outcome};
 
 use crate::support::member::{Member, Setup};
-use crate::support::observe::{Answers, Pairs, buckets};
+use crate::support::observe::{InMemoryState, Pairs, buckets};
 
-/// Longer input is cut, and so are logs: they would only take longer.
+/// Bytes of the input that are used. A longer input only takes longer.
 const INPUT_MAX: usize = 1 << 16;
+/// Items that are executed.
 const ITEMS_MAX: usize = 64;
 
-/// With this bit, nobody waits.
-const SILENT: u8 = 0x10;
+/// Bit of the control byte: the entry has no waiter.
+const NO_WAITER: u8 = 0x10;
 
-/// What an item of the input asks for.
+/// A step of the input.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
-    /// An entry, and whether somebody waits for it.
+    /// Applies an entry.
     Entry {
-        /// What the data is said to be.
+        /// The type of the entry.
         kind: EntryType,
-        /// The data.
+        /// The encoded request or conf change.
         data: Bytes,
-        /// Whether somebody waits.
+        /// Whether the request has a waiter.
         waits: bool,
     },
-    /// A turn of compaction, and a commit.
-    Turn,
-    /// A restart without a commit.
+    /// Runs a turn of compaction and commits.
+    CompactAndCommit,
+    /// Restarts without a commit.
     Restart,
 }
 
-/// How often what happened.
+/// Counts of the results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Carried out.
-    pub(crate) done: usize,
-    /// Refused.
+    /// Applied entries.
+    pub(crate) applied: usize,
+    /// Refused entries.
     pub(crate) refused: usize,
-    /// Made no sense.
+    /// Invalid entries.
     pub(crate) faults: usize,
 }
 
-/// Applies a log of any bytes, and looks at the member in the end.
+/// Applies the log that the input encodes and checks the invariants.
 pub(crate) fn exercise(input: &[u8]) {
     let input = Bytes::copy_from_slice(&input[..input.len().min(INPUT_MAX)]);
     let items = parse(input);
-    let mut life = Life::new(Setup::default());
+    let mut fuzzed = FuzzedMember::new(Setup::default());
     for item in items.iter().take(ITEMS_MAX) {
-        life.step(item);
+        fuzzed.step(item);
     }
-    life.assert_agrees();
+    fuzzed.assert_memory_matches_database();
 }
 
-/// Cuts the input into items. What is left at the end, and is none, is dropped.
+/// Parses the input into items. An incomplete last item is dropped.
 fn parse(mut input: Bytes) -> Vec<Item> {
     let mut items = Vec::new();
     while input.has_remaining() {
@@ -81,35 +82,35 @@ fn parse(mut input: Bytes) -> Vec<Item> {
             _ => EntryType::Normal,
         };
         items.push(match control & 0x0f {
-            14 => Item::Turn,
+            14 => Item::CompactAndCommit,
             15 => Item::Restart,
-            _ => Item::Entry { kind, data, waits: control & SILENT == 0 },
+            _ => Item::Entry { kind, data, waits: control & NO_WAITER == 0 },
         });
     }
     items
 }
 
-/// A member, through all that happens to it.
-pub(crate) struct Life {
-    /// None only while it restarts.
+/// A member that executes items and checks the invariants after each.
+pub(crate) struct FuzzedMember {
+    /// None only during a restart.
     member: Option<Member>,
     pub(crate) tally: Tally,
 }
 
-impl Life {
-    pub(crate) fn new(setup: Setup) -> Life {
-        Life { member: Some(Member::new(setup)), tally: Tally::default() }
+impl FuzzedMember {
+    pub(crate) fn new(setup: Setup) -> FuzzedMember {
+        FuzzedMember { member: Some(Member::new(setup)), tally: Tally::default() }
     }
 
     pub(crate) fn member(&mut self) -> &mut Member {
-        self.member.as_mut().expect("only gone while it restarts")
+        self.member.as_mut().expect("absent only during a restart")
     }
 
-    /// Does what an item asks for.
+    /// Executes an item.
     pub(crate) fn step(&mut self, item: &Item) {
         match item {
             Item::Entry { kind, data, waits } => self.apply(*kind, data, *waits),
-            Item::Turn => {
+            Item::CompactAndCommit => {
                 self.member().turn_compaction();
                 self.member().commit();
             }
@@ -117,31 +118,32 @@ impl Life {
         }
     }
 
-    /// In memory is what a member reads that starts on the same file.
-    pub(crate) fn assert_agrees(&mut self) {
+    /// Checks that a member opened on the same database has the same state in memory.
+    pub(crate) fn assert_memory_matches_database(&mut self) {
         let member = self.member();
-        let (now, again) = (Answers::of(&member.machine), Answers::of(&member.reopened().machine));
-        again.assert_same(&now, &"started on the same file");
+        let (now, again) =
+            (InMemoryState::of(&member.machine), InMemoryState::of(&member.reopened().machine));
+        again.assert_same(&now, &"opened on the same database");
     }
 
     fn restart(&mut self) {
-        let member = self.member.take().expect("only gone while it restarts");
+        let member = self.member.take().expect("absent only during a restart");
         self.member = Some(member.restart().expect("a disk without faults"));
     }
 
     fn apply(&mut self, kind: EntryType, data: &Bytes, waits: bool) {
         let member = self.member();
         let entry = Entry { data: data.clone(), ..member.next_raw(kind, Vec::new()) };
-        let before = Before::of(member);
+        let before = EntryState::of(member);
         let applied = member.machine.apply(&entry, &|_| waits, &mut member.voters);
-        let after = Before::of(member);
+        let after = EntryState::of(member);
         match applied {
             Ok(applied) => self.assert_applied(&entry, &applied, &before, &after),
             Err(fault) => {
-                assert_makes_no_sense(&entry, &fault);
+                assert_entry_is_invalid(&entry, &fault);
                 assert_eq!(after.view.sequence(), before.view.sequence(), "{fault}");
                 self.tally.faults += 1;
-                // It has to stop. A view would keep the file in use.
+                // A fault stops the member. A view would keep the file in use.
                 drop((before, after));
                 self.member().commit();
                 self.restart();
@@ -149,24 +151,30 @@ impl Life {
         }
     }
 
-    fn assert_applied(&mut self, entry: &Entry, applied: &Applied, old: &Before, new: &Before) {
+    fn assert_applied(
+        &mut self,
+        entry: &Entry,
+        applied: &Applied,
+        old: &EntryState,
+        new: &EntryState,
+    ) {
         assert_eq!(self.member().applied(), (entry.index, entry.term));
-        let grown = new.revision - old.revision;
-        assert!((0..=1).contains(&grown), "the revision went from {} on by {grown}", old.revision);
+        let growth = new.revision - old.revision;
+        assert!((0..=1).contains(&growth), "revision {} grew by {growth}", old.revision);
         if let Applied::Request(Outcome { revision, .. }) = applied {
-            assert_eq!(*revision, new.revision, "in the header of the answer");
+            assert_eq!(*revision, new.revision, "revision of the reply");
         }
         match refusal(applied) {
             Some(refusal) => {
                 assert_eq!(new.without_index(), old.without_index(), "{refusal}");
                 self.tally.refused += 1;
             }
-            None => self.tally.done += 1,
+            None => self.tally.applied += 1,
         }
     }
 }
 
-/// Why an entry was refused; none if it was not.
+/// Returns why an entry was refused.
 fn refusal(applied: &Applied) -> Option<String> {
     match applied {
         Applied::Request(Outcome { result: Some(Err(refusal)), .. }) => Some(refusal.to_string()),
@@ -175,8 +183,8 @@ fn refusal(applied: &Applied) -> Option<String> {
     }
 }
 
-/// The database is sound, so all that can be wrong is the entry.
-fn assert_makes_no_sense(entry: &Entry, fault: &Fault) {
+/// Checks that a fault is due to the entry, because the database is sound.
+fn assert_entry_is_invalid(entry: &Entry, fault: &Fault) {
     use membership::StopError as Stop;
     let known = InternalRaftRequest::decode(entry.data.clone());
     match fault {
@@ -184,7 +192,7 @@ fn assert_makes_no_sense(entry: &Entry, fault: &Fault) {
         Fault::Decode { .. } if entry.kind == EntryType::Normal => assert!(known.is_err()),
         Fault::Decode { .. } => assert_eq!(entry.kind, EntryType::ConfChange),
         Fault::Unknown(_) => {
-            let mut request = known.expect("it was decoded");
+            let mut request = known.expect("an unknown request was decoded");
             if request
                 .cluster_member_attr_set
                 .as_ref()
@@ -195,26 +203,26 @@ fn assert_makes_no_sense(entry: &Entry, fault: &Fault) {
             request.cluster_member_attr_set = None;
             let (header, id) = (request.header.clone(), request.id);
             let nothing = InternalRaftRequest { header, id, ..InternalRaftRequest::default() };
-            assert_eq!(request, nothing, "something is asked for");
+            assert_eq!(request, nothing, "a known request was not applied");
         }
         Fault::Membership(Stop::Decode(_) | Stop::UnknownMember(_) | Stop::Incompatible(_)) => {}
         other => panic!("{entry:?}: {other}"),
     }
 }
 
-/// A member before an entry, or after it.
-struct Before {
+/// The state of a member before or after an entry.
+struct EntryState {
     view: backend::View,
     revision: i64,
 }
 
-impl Before {
-    fn of(member: &Member) -> Before {
+impl EntryState {
+    fn of(member: &Member) -> EntryState {
         let machine = &member.machine;
-        Before { view: machine.backend.view(), revision: machine.store.current() }
+        EntryState { view: machine.backend.view(), revision: machine.store.current() }
     }
 
-    /// All there is in the database, but how far the log was applied.
+    /// Content of all buckets without the applied index and term.
     fn without_index(&self) -> Vec<(&'static str, Pairs)> {
         let mut all: Vec<(&'static str, Pairs)> = buckets(&self.view).into_iter().collect();
         for (_, pairs) in all.iter_mut().filter(|(bucket, _)| *bucket == "meta") {

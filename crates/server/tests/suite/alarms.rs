@@ -1,4 +1,4 @@
-//! Alarms and the quota: what is refused, and what is done all the same.
+//! Alarms and the quota: which requests they refuse, and which are applied nevertheless.
 
 use backend::schema::Bucket;
 use proto::etcdserverpb::alarm_request::AlarmAction;
@@ -8,67 +8,67 @@ use server::{Refusal, Reply};
 use types::LeaseId;
 
 use crate::support::observe::{buckets, pairs};
-use crate::support::{Member, Setup, requests as of};
+use crate::support::{Member, Setup, requests as req};
 
 const NOSPACE: AlarmType = AlarmType::Nospace;
 const CORRUPT: AlarmType = AlarmType::Corrupt;
 
 fn put_op() -> Op {
-    Op::RequestPut(of::put_request("k", b"v", 0))
+    Op::RequestPut(req::put_request("k", b"v", 0))
 }
 
 fn range_op() -> Op {
-    Op::RequestRange(of::range("k").range.unwrap())
+    Op::RequestRange(req::range("k").range.unwrap())
 }
 
-/// A transaction with a put where no comparison leads.
+/// A transaction with a put only in the branch that is not taken.
 fn put_in_failure() -> TxnRequest {
-    TxnRequest { failure: vec![of::op(put_op())], ..TxnRequest::default() }
+    TxnRequest { failure: vec![req::op(put_op())], ..TxnRequest::default() }
 }
 
-/// A member with a key, a lease and another member.
+/// A member with a key and a lease.
 fn member(setup: Setup) -> Member {
     let mut member = Member::new(setup);
-    for request in [of::put("k", b"1", 0), of::put("k", b"2", 0), of::grant(7, 60)] {
-        // Without space it says no, and does it.
+    for request in [req::put("k", b"1", 0), req::put("k", b"2", 0), req::grant(7, 60)] {
+        // With a full quota the reply is a refusal, but the request is applied.
         let _ = member.answer(&request);
     }
     member
 }
 
-/// Interval kind of request that an alarm may have to do with, and what it is refused by: `c` CORRUPT, `s` NOSPACE.
+/// Requests by name, each with the alarms that refuse it: `c` CORRUPT, `s` NOSPACE.
 fn requests() -> Vec<(&'static str, &'static str, Request)> {
-    let nested = of::txn_of(vec![Op::RequestTxn(put_in_failure())]);
+    let nested = req::txn_of(vec![Op::RequestTxn(put_in_failure())]);
     vec![
-        ("range", "c", of::range("k")),
-        ("put", "cs", of::put("k", b"3", 0)),
-        ("delete", "c", of::delete("k", "")),
-        ("txn that puts", "cs", of::txn(of::txn_of(vec![put_op()]))),
-        ("txn that could put", "cs", of::txn(put_in_failure())),
-        ("txn that could put within", "cs", of::txn(nested)),
-        ("txn that reads", "c", of::txn(of::txn_of(vec![range_op()]))),
-        ("empty txn", "c", of::txn(TxnRequest::default())),
-        ("compaction", "c", of::compact(2)),
-        ("grant", "cs", of::grant(8, 60)),
-        ("revoke", "c", of::revoke(7)),
-        ("checkpoint", "", of::checkpoint(7, 30)),
-        ("list of alarms", "", of::alarm(AlarmAction::Get, 0, AlarmType::None)),
-        ("another alarm", "", of::raise(9, NOSPACE)),
-        ("user", "", of::user_add("alice")),
-        ("status of authentication", "", of::auth_status()),
-        ("cluster version", "", of::cluster_version("3.7.0")),
-        ("downgrade", "", of::downgrade(Some("3.6.0"))),
+        ("range", "c", req::range("k")),
+        ("put", "cs", req::put("k", b"3", 0)),
+        ("delete", "c", req::delete("k", "")),
+        ("txn that puts", "cs", req::txn(req::txn_of(vec![put_op()]))),
+        ("txn with a put in the other branch", "cs", req::txn(put_in_failure())),
+        ("txn with a nested put", "cs", req::txn(nested)),
+        ("txn that reads", "c", req::txn(req::txn_of(vec![range_op()]))),
+        ("empty txn", "c", req::txn(TxnRequest::default())),
+        ("compaction", "c", req::compact(2)),
+        ("grant", "cs", req::grant(8, 60)),
+        ("revoke", "c", req::revoke(7)),
+        ("checkpoint", "", req::checkpoint(7, 30)),
+        ("list alarms", "", req::alarm(AlarmAction::Get, 0, AlarmType::None)),
+        ("raise an alarm", "", req::raise(9, NOSPACE)),
+        ("add a user", "", req::user_add("alice")),
+        ("auth status", "", req::auth_status()),
+        ("cluster version", "", req::cluster_version("3.7.0")),
+        ("downgrade", "", req::downgrade(Some("3.6.0"))),
     ]
 }
 
 #[test]
-fn an_alarm_refuses_what_it_forbids_and_nothing_else() {
+fn an_alarm_refuses_only_the_requests_it_forbids() {
     for (raised, letter, refusal) in
         [(NOSPACE, 's', Refusal::NoSpace), (CORRUPT, 'c', Refusal::Corrupt)]
     {
         for (name, refused_by, request) in requests() {
             let mut member = member(Setup::default());
-            member.answer(&of::raise(1, raised)).unwrap();
+            member.answer(&req::raise(1, raised)).unwrap();
             let before = member.machine.backend.view();
             let (result, revision) = (member.answer(&request), member.machine.store.current());
             if !refused_by.contains(letter) {
@@ -89,20 +89,20 @@ fn an_alarm_refuses_what_it_forbids_and_nothing_else() {
 }
 
 #[test]
-fn an_alarm_stays_until_it_is_cleared_for_everyone_who_raised_it() {
+fn an_alarm_refuses_requests_until_it_is_cleared_for_every_member() {
     let mut member = member(Setup::default());
-    let put = of::put("k", b"v", 0);
+    let put = req::put("k", b"v", 0);
     for (request, refused) in [
-        (of::raise(1, NOSPACE), true),
-        (of::raise(2, NOSPACE), true),
-        (of::clear(3, NOSPACE), true),
-        (of::clear(1, CORRUPT), true),
-        (of::clear(1, NOSPACE), true),
-        (of::clear(2, NOSPACE), false),
-        (of::raise(0, CORRUPT), true),
-        (of::raise(2, NOSPACE), true),
-        (of::clear(0, CORRUPT), true),
-        (of::clear(2, NOSPACE), false),
+        (req::raise(1, NOSPACE), true),
+        (req::raise(2, NOSPACE), true),
+        (req::clear(3, NOSPACE), true),
+        (req::clear(1, CORRUPT), true),
+        (req::clear(1, NOSPACE), true),
+        (req::clear(2, NOSPACE), false),
+        (req::raise(0, CORRUPT), true),
+        (req::raise(2, NOSPACE), true),
+        (req::clear(0, CORRUPT), true),
+        (req::clear(2, NOSPACE), false),
     ] {
         member.answer(&request).unwrap();
         assert_eq!(member.answer(&put).is_err(), refused, "after {:?}", request.alarm);
@@ -112,7 +112,7 @@ fn an_alarm_stays_until_it_is_cleared_for_everyone_who_raised_it() {
 }
 
 #[test]
-fn requests_about_alarms_are_answered_as_in_etcd() {
+fn alarm_requests_return_the_alarms_that_etcd_returns() {
     use AlarmAction::{Activate, Deactivate, Get};
     const NONE: AlarmType = AlarmType::None;
     let alarm = |member_id, alarm: AlarmType| AlarmMember { member_id, alarm: alarm.into() };
@@ -132,8 +132,8 @@ fn requests_about_alarms_are_answered_as_in_etcd() {
         ((Get, 0, CORRUPT), vec![alarm(0, CORRUPT)]),
     ];
     for ((action, id, kind), wanted) in cases {
-        let Ok(Reply::Alarm(response)) = member.answer(&of::alarm(action, id, kind)) else {
-            panic!("{action:?} {id} {kind:?} is answered with something else");
+        let Ok(Reply::Alarm(response)) = member.answer(&req::alarm(action, id, kind)) else {
+            panic!("unexpected reply to {action:?} {id} {kind:?}");
         };
         assert_eq!(response.alarms, wanted, "{action:?} {id} {kind:?}");
         assert_eq!(member.reopened().machine.alarms.get(0), member.machine.alarms.get(0));
@@ -141,75 +141,77 @@ fn requests_about_alarms_are_answered_as_in_etcd() {
 }
 
 #[test]
-fn an_action_or_a_kind_that_nobody_knows_is_no_reason_to_stop() {
+fn unknown_alarm_actions_and_types_do_not_stop_the_member() {
     let mut member = Member::new(Setup::default());
-    let mut request = of::raise(1, NOSPACE);
+    let mut request = req::raise(1, NOSPACE);
     request.alarm.as_mut().unwrap().action = 77;
     assert_eq!(member.answer(&request), Ok(Reply::Alarm(Default::default())));
     request.alarm.as_mut().unwrap().action = AlarmAction::Activate.into();
     request.alarm.as_mut().unwrap().alarm = -5;
     member.answer(&request).unwrap();
     assert_eq!(member.reopened().machine.alarms.get(0), [AlarmMember { member_id: 1, alarm: -5 }]);
-    member.answer(&of::put("k", b"v", 0)).expect("nothing that we know is forbidden");
+    member.answer(&req::put("k", b"v", 0)).expect("an unknown alarm refuses no puts");
 }
 
-/// What is there to be seen of a request that was carried out.
-type Done = fn(&Member) -> bool;
+/// Tells whether a request was applied.
+type IsApplied = fn(&Member) -> bool;
 
 #[test]
-fn what_finds_no_space_as_it_is_applied_is_applied() {
+fn a_request_beyond_the_quota_is_refused_but_applied() {
     let full = Setup { quota: 1, ..Setup::default() };
-    let cases: [(&str, Request, Done); 4] = [
-        ("put", of::put("k", b"3", 0), |it| it.machine.store.current() == 4),
-        ("txn", of::txn(of::txn_of(vec![put_op()])), |it| it.machine.store.current() == 4),
-        ("txn that only could", of::txn(put_in_failure()), |it| it.machine.store.current() == 3),
-        ("grant", of::grant(8, 60), |it| it.machine.lessor.contains(LeaseId(8))),
+    let cases: [(&str, Request, IsApplied); 4] = [
+        ("put", req::put("k", b"3", 0), |it| it.machine.store.current() == 4),
+        ("txn", req::txn(req::txn_of(vec![put_op()])), |it| it.machine.store.current() == 4),
+        ("txn with a put in the other branch", req::txn(put_in_failure()), |it| {
+            it.machine.store.current() == 3
+        }),
+        ("grant", req::grant(8, 60), |it| it.machine.lessor.contains(LeaseId(8))),
     ];
-    for (name, request, done) in cases {
+    for (name, request, is_applied) in cases {
         let mut member = member(full);
         let outcome = member.apply_next(&request);
         assert_eq!(outcome.result, Some(Err(Refusal::NoSpace)), "{name}");
         assert_eq!(outcome.revision, member.machine.store.current(), "{name}");
-        assert!(done(&member) && done(&member.reopened()), "{name} was not done");
-        let roomy = {
-            let mut roomy = self::member(Setup::default());
-            roomy.answer(&request).unwrap();
-            buckets(&roomy.machine.backend.view())
+        assert!(is_applied(&member) && is_applied(&member.reopened()), "{name} was not applied");
+        let unlimited = {
+            let mut unlimited = self::member(Setup::default());
+            unlimited.answer(&request).unwrap();
+            buckets(&unlimited.machine.backend.view())
         };
-        assert_eq!(buckets(&member.machine.backend.view()), roomy, "{name}");
-        assert_eq!(member.machine.alarms.get(0), [], "raising the alarm is another entry");
+        assert_eq!(buckets(&member.machine.backend.view()), unlimited, "{name}");
+        assert_eq!(member.machine.alarms.get(0), [], "the alarm is raised by another entry");
     }
 }
 
 #[test]
-fn what_takes_no_space_needs_none() {
+fn requests_that_need_no_space_pass_a_full_quota() {
     let mut member = member(Setup { quota: 1, ..Setup::default() });
     for request in [
-        of::txn(of::txn_of(vec![range_op()])),
-        of::txn(TxnRequest::default()),
-        of::delete("k", ""),
-        of::compact(2),
-        of::revoke(7),
-        of::user_add("alice"),
-        of::raise(1, NOSPACE),
+        req::txn(req::txn_of(vec![range_op()])),
+        req::txn(TxnRequest::default()),
+        req::delete("k", ""),
+        req::compact(2),
+        req::revoke(7),
+        req::user_add("alice"),
+        req::raise(1, NOSPACE),
     ] {
         assert!(member.answer(&request).is_ok(), "{request:?}");
     }
 }
 
-/// The quota speaks last: what was refused for another reason took no space.
+/// The quota is checked last: a request refused for another reason takes no space.
 #[test]
-fn a_request_that_fails_otherwise_does_not_say_that_there_is_no_space() {
+fn other_refusals_take_precedence_over_the_quota() {
     let mut member = member(Setup { quota: 1, ..Setup::default() });
     let unknown_lease = Err(Refusal::Keys(mvcc::Error::LeaseNotFound));
-    assert_eq!(member.answer(&of::put("k", b"v", 9)), unknown_lease);
-    assert_eq!(member.answer(&of::grant(7, 60)), Err(Refusal::Grant(lease::GrantError::Exists)));
+    assert_eq!(member.answer(&req::put("k", b"v", 9)), unknown_lease);
+    assert_eq!(member.answer(&req::grant(7, 60)), Err(Refusal::Grant(lease::GrantError::Exists)));
 }
 
-/// Available is what is less than the quota, with the size that the file has now.
+/// A request passes if the current size of the file and its cost together are below the quota.
 #[test]
-fn the_quota_is_held_against_the_size_of_the_file() {
-    let request = of::put("key", b"value", 0);
+fn the_quota_is_compared_with_the_size_of_the_file_and_the_cost() {
+    let request = req::put("key", b"value", 0);
     const COST: i64 = 256 + 3 + 5;
     let size = i64::try_from(Member::new(Setup::default()).machine.backend.size()).unwrap();
     for (quota, wanted) in [(size + COST + 1, true), (size + COST, false), (0, true), (-1, true)] {

@@ -1,17 +1,20 @@
-//! A power cut at any change of the disk: what is found is the state after some entry, and the log leads on from there.
+//! A power cut at any disk operation: recovery finds the state after some entry, and the log
+//! continues from there.
 //!
 //! ```text
 //!   log      1  2  3  4  5  6  7  8  9 ...
-//!   run      a  a  a  C  a  a  k  a  C  ✗        a: an entry is applied, k: a turn of compaction, C: a commit to the file
-//!   found    ──────3 or 7──►                     with all that entries up to there did, and nothing else
-//!   replay              4 or 8 ... ──► the same as if the power had never gone
+//!   run      a  a  a  C  a  a  k  a  C  ✗      a: apply, k: turn of compaction, C: commit
+//!   found    ──────3 or 7──►                   the effects of all entries up to it, no others
+//!   replay              4 or 8 ... ──►         the same state as without a power cut
 //! ```
 //!
-//! A seed gives a log and when things are done. It is run once to count the changes of the disk, and then again for each of them with the
-//! power lost at it. How far compactions have come is nobody's promise, so they are finished before anything is compared.
+//! A seed determines a log and a schedule. The first run counts the disk operations; one more run
+//! for each of them cuts the power there. The progress of compactions is not guaranteed, so they
+//! are finished before states are compared.
 //!
-//! A thread commits when it likes, also while an entry is being applied. So half of the runs commit in the midst of every entry that they can be called
-//! from, and let nothing be pending: whatever is a transaction of its own becomes durable on its own.
+//! The commit thread may commit at any time, also while an entry is applied. So half of the
+//! scenarios are eager: they commit within every entry that asks for waiters, and keep no batch
+//! pending, so that each backend transaction becomes durable separately.
 
 use anyhow::bail;
 use env::{Fault, SeededRandom, SimDisk};
@@ -20,13 +23,13 @@ use server::Applied;
 
 use crate::support::{Member, Observed, Setup, Workload};
 
-/// Power cuts drawn from each moment.
+/// Power cuts per disk operation, each losing different unsynced writes.
 const CUTS: u64 = 3;
-/// Workloads, unless the environment asks for another number.
+/// Number of scenarios; `BOWLINE_CRASH_SEEDS` overrides it.
 const SEEDS: u64 = 12;
-/// Power cuts that an ordinary run must have made.
+/// Minimum number of power cuts of a default run.
 const CUTS_MIN: u64 = 5_000;
-/// Entries of a log.
+/// Generated entries per log.
 const ENTRIES: usize = 45;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +40,16 @@ pub(crate) enum Step {
     Restart,
 }
 
-/// What a member is to go through.
-pub(crate) struct Story {
+/// A log, and the steps of a member that applies it.
+pub(crate) struct Scenario {
     log: Workload,
     steps: Vec<Step>,
-    /// Whether every transaction is committed by itself.
+    /// Whether each backend transaction is committed separately.
     eager: bool,
 }
 
-impl Story {
-    fn new(seed: u64) -> Story {
+impl Scenario {
+    fn new(seed: u64) -> Scenario {
         let mut random = SeededRandom::new(!seed);
         let step = |random: &mut SeededRandom| match random.below(40) {
             0..24 => Step::Apply,
@@ -56,7 +59,7 @@ impl Story {
         };
         let steps = (0..2 * ENTRIES).map(|_| step(&mut random)).collect();
         let eager = random.chance(1, 2);
-        Story { log: Workload::new(seed, ENTRIES), steps, eager }
+        Scenario { log: Workload::new(seed, ENTRIES), steps, eager }
     }
 
     fn setup(&self) -> Setup {
@@ -64,29 +67,29 @@ impl Story {
         Setup { pending_bytes_max, ..Setup::DEFAULT }
     }
 
-    /// Goes through it on a disk, until the end or the first error.
-    fn tell(&self, disk: &SimDisk) -> (Run<'_>, anyhow::Result<()>) {
-        let mut run = Run { story: self, member: None, durable: 0, applied: 0 };
-        let told = run.go(disk);
-        (run, told)
+    /// Runs the scenario on a disk until its end or the first error.
+    fn run(&self, disk: &SimDisk) -> (Run<'_>, anyhow::Result<()>) {
+        let mut run = Run { scenario: self, member: None, durable: 0, applied: 0 };
+        let result = run.execute(disk);
+        (run, result)
     }
 }
 
-/// How far a run has come.
+/// Progress of a run.
 struct Run<'s> {
-    story: &'s Story,
-    /// None if it could not even be opened.
+    scenario: &'s Scenario,
+    /// None if the member could not be opened.
     member: Option<Member>,
-    /// The last entry that was said to be durable.
+    /// The last entry that is known to be durable.
     durable: usize,
-    /// The last entry that was applied.
+    /// The last applied entry.
     applied: usize,
 }
 
 impl Run<'_> {
-    fn go(&mut self, disk: &SimDisk) -> anyhow::Result<()> {
-        self.member = Some(Member::open(disk, self.story.setup())?);
-        self.story.steps.iter().try_for_each(|step| self.step(*step))
+    fn execute(&mut self, disk: &SimDisk) -> anyhow::Result<()> {
+        self.member = Some(Member::open(disk, self.scenario.setup())?);
+        self.scenario.steps.iter().try_for_each(|step| self.step(*step))
     }
 
     fn step(&mut self, step: Step) -> anyhow::Result<()> {
@@ -106,12 +109,12 @@ impl Run<'_> {
     }
 
     fn apply(&mut self) -> anyhow::Result<()> {
-        let Some(entry) = self.story.log.entries.get(self.applied) else { return Ok(()) };
+        let Some(entry) = self.scenario.log.entries.get(self.applied) else { return Ok(()) };
         let Member { machine, voters, .. } =
             self.member.as_mut().expect("open until an error ends the run");
         let waits = |_| {
-            if self.story.eager {
-                // If it fails, so does the entry.
+            if self.scenario.eager {
+                // If the commit fails, so does the entry.
                 let _ = machine.backend.committer().turn();
             }
             true
@@ -121,16 +124,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Only what is not durable is forgotten: no power was lost.
+    /// Restarts without a power cut: only the pending batch is lost.
     fn restart(&mut self) -> anyhow::Result<()> {
         let member = self.member.take().expect("open until an error ends the run").restart()?;
         let found = applied(&member);
-        let wanted = if self.story.eager {
+        let wanted = if self.scenario.eager {
             self.durable..=self.applied
         } else {
             self.durable..=self.durable
         };
-        assert!(wanted.contains(&found), "{found} found, {wanted:?} were durable");
+        assert!(wanted.contains(&found), "expected entry {wanted:?} after a restart, got {found}");
         (self.applied, self.durable) = (found, found);
         self.member = Some(member);
         Ok(())
@@ -140,39 +143,47 @@ impl Run<'_> {
         &self.member.as_ref().expect("open until an error ends the run").machine
     }
 
-    /// After a commit that failed nothing more is applied.
+    /// Checks that nothing is applied after a failed commit.
     fn assert_stopped(&mut self) {
         let Some(member) = &mut self.member else { return };
         let next = member.next_raw(raft::EntryType::Normal, Vec::new());
         let stopped = matches!(member.apply(&next), Err(server::Fault::Commit(_)));
-        assert!(stopped, "an entry was applied after a commit that failed");
+        assert!(stopped, "an entry was applied after a failed commit");
     }
 
-    /// Looks at what a machine finds that starts again, and lets the log go on.
-    fn assert_recovered(&self, disk: &SimDisk, when: &str, go_on: bool) {
+    /// Checks the member that recovers from a disk, and optionally replays the rest of the log.
+    fn assert_recovered(&self, disk: &SimDisk, when: &str, replay_rest: bool) {
         let mut member = Member::open(disk, Setup::default()).expect(when);
-        let (log, found) = (&self.story.log, applied(&member));
-        assert!(found >= self.durable, "{when}: lost {found} of {}", self.durable);
-        assert!(found <= self.applied, "{when}: {found} found, {} were applied", self.applied);
+        let (log, found) = (&self.scenario.log, applied(&member));
+        assert!(
+            found >= self.durable,
+            "{when}: entries up to {} were durable, found {found}",
+            self.durable
+        );
+        assert!(
+            found <= self.applied,
+            "{when}: found entry {found}, only {} applied",
+            self.applied
+        );
         let revision = member.machine.store.current();
-        assert_eq!(revision, log.states[found].answers.current, "{when}: revision at a start");
-        assert_again_changes_nothing(&mut member, &log.entries[..found]);
+        assert_eq!(revision, log.states[found].memory.current, "{when}: revision after recovery");
+        assert_applied_entries_are_skipped(&mut member, &log.entries[..found]);
         member.finish_compactions();
         Observed::of(&member.machine).assert_same(&log.states[found], &when);
-        if go_on {
+        if replay_rest {
             replay(&mut member, &log.entries);
-            let last = log.states.last().expect("there is one more than entries");
-            Observed::of(&member.machine).assert_same(last, &format!("{when}, and on"));
+            let last = log.states.last().expect("one state more than entries");
+            Observed::of(&member.machine).assert_same(last, &format!("{when}, after replay"));
         }
     }
 }
 
-/// The last entry that a member has applied.
+/// Index of the last applied entry.
 fn applied(member: &Member) -> usize {
     usize::try_from(member.applied().0.0).expect("a short log")
 }
 
-/// Applies what is missing, and finishes compactions.
+/// Applies the missing entries and finishes compactions.
 fn replay(member: &mut Member, entries: &[Entry]) {
     for entry in &entries[applied(member)..] {
         member.apply(entry).expect("an entry that was applied before");
@@ -181,16 +192,17 @@ fn replay(member: &mut Member, entries: &[Entry]) {
     member.finish_compactions();
 }
 
-/// The log is read from its last snapshot on, so entries come again that the database has.
-fn assert_again_changes_nothing(member: &mut Member, entries: &[Entry]) {
-    const AGAIN_MAX: usize = 5;
+/// Checks that entries which the database contains are skipped. A restart replays them, because the
+/// log is read from the last snapshot on.
+fn assert_applied_entries_are_skipped(member: &mut Member, entries: &[Entry]) {
+    const REPEATED_MAX: usize = 5;
     let before = member.machine.backend.view().sequence();
-    for entry in entries.iter().rev().take(AGAIN_MAX).rev() {
+    for entry in entries.iter().rev().take(REPEATED_MAX).rev() {
         let again = member.apply(entry).expect("an entry that was applied before");
         assert!(matches!(again, Applied::AlreadyApplied), "{again:?}");
     }
     assert_eq!(member.machine.backend.view().sequence(), before);
-    assert_eq!(member.voters.heard, [], "consensus has heard of these changes");
+    assert_eq!(member.voters.changes, [], "skipped conf changes reached consensus");
 }
 
 fn seeds() -> u64 {
@@ -198,19 +210,19 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn a_power_cut_at_any_change_leaves_the_state_after_some_entry() {
+fn a_power_cut_at_any_disk_operation_leaves_the_state_after_some_entry() {
     let mut cuts = 0;
     for seed in 0..seeds() {
-        let story = Story::new(seed);
+        let scenario = Scenario::new(seed);
         let whole = SimDisk::new(seed);
-        let (run, told) = story.tell(&whole);
-        told.unwrap();
+        let (run, result) = scenario.run(&whole);
+        result.unwrap();
         drop(run);
         for change in 0..whole.calls().changes() {
             let disk = SimDisk::new(seed);
             disk.fail_change(change, Fault::Crash);
-            let (mut run, told) = story.tell(&disk);
-            if told.is_err() {
+            let (mut run, result) = scenario.run(&disk);
+            if result.is_err() {
                 run.assert_stopped();
             }
             for cut in 0..CUTS {
@@ -223,9 +235,9 @@ fn a_power_cut_at_any_change_leaves_the_state_after_some_entry() {
     assert!(cuts >= CUTS_MIN.min(seeds() * 100), "only {cuts} cuts");
 }
 
-/// A member under load that loses power again and again holds what one holds that never did.
+/// A member that repeatedly loses power under load reaches the same state as one that never does.
 #[test]
-fn crash_under_load_keeps_members_the_same_13766() {
+fn repeated_crashes_under_load_do_not_change_the_state_13766() {
     const LOADS: u64 = 40;
     const ENTRIES: usize = 80;
     let mut crashes = 0;
@@ -236,7 +248,7 @@ fn crash_under_load_keeps_members_the_same_13766() {
         let mut durable = 0;
         loop {
             disk.fail_change(random.below(50), Fault::Crash);
-            match carry_load(&disk, &log, &mut random, &mut durable) {
+            match apply_until_crash(&disk, &log, &mut random, &mut durable) {
                 Ok(member) => {
                     let last = log.states.last().unwrap();
                     Observed::of(&member.machine).assert_same(last, &format!("load {seed}"));
@@ -250,8 +262,8 @@ fn crash_under_load_keeps_members_the_same_13766() {
     assert!(crashes > 100, "only {crashes} crashes");
 }
 
-/// Applies all there is, committing now and then, until the power fails.
-fn carry_load(
+/// Applies the log with occasional commits until the power is cut.
+fn apply_until_crash(
     disk: &SimDisk,
     log: &Workload,
     random: &mut SeededRandom,
@@ -259,7 +271,7 @@ fn carry_load(
 ) -> anyhow::Result<Member> {
     let mut member = Member::open(disk, Setup::default())?;
     let found = applied(&member);
-    assert!(found >= *durable, "{found} found, {durable} was durable");
+    assert!(found >= *durable, "entries up to {durable} were durable, found {found}");
     for entry in &log.entries[found..] {
         member.apply(entry)?;
         for _ in 0..random.below(3) {
@@ -272,7 +284,7 @@ fn carry_load(
     }
     disk.heal();
     if member.machine.backend.failure().is_some() {
-        bail!("the power failed");
+        bail!("power cut");
     }
     member.finish_compactions();
     Ok(member)

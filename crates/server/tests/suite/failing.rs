@@ -1,4 +1,4 @@
-//! A member of which something fails, or panics: it ends, whoever notices and whether or not anybody asks for anything.
+//! Disk errors and panics: the member stops and reports the first cause, also without requests.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,79 +10,79 @@ use proto::etcdserverpb as pb;
 use server::{Credentials, Error, Member, NoPeers, Platform, Server, ServerConfig, StopReason};
 use testkit::waiting::block_on;
 
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None, timings: None };
+const ANONYMOUS: &Credentials = &Credentials { token: None, common_name: None, timings: None };
 const WAL_DIR: &str = "/log/wal";
 
-/// One disk for the log, and one for all else: so the one can fail without the other.
+/// A disk for the log and a disk for all other files, so that one can fail without the other.
 #[derive(Debug)]
-struct Disks {
+struct SplitDisk {
     log: SimDisk,
     rest: SimDisk,
 }
 
-impl Disks {
-    fn of(&self, path: &Path) -> &SimDisk {
+impl SplitDisk {
+    fn disk_of(&self, path: &Path) -> &SimDisk {
         if path.starts_with("/log") { &self.log } else { &self.rest }
     }
 }
 
-impl Disk for Disks {
+impl Disk for SplitDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        self.of(path).open(path, how)
+        self.disk_of(path).open(path, how)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.of(path).create_dir_all(path)
+        self.disk_of(path).create_dir_all(path)
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.of(path).read_dir(path)
+        self.disk_of(path).read_dir(path)
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<Kind>> {
-        self.of(path).kind(path)
+        self.disk_of(path).kind(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.of(from).rename(from, to)
+        self.disk_of(from).rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.of(path).remove_file(path)
+        self.disk_of(path).remove_file(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.of(path).remove_dir_all(path)
+        self.disk_of(path).remove_dir_all(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.of(path).sync_dir(path)
+        self.disk_of(path).sync_dir(path)
     }
 }
 
-/// A clock at which threads of a name panic, if that is asked for.
+/// A clock that panics in threads whose name begins with a prefix, once one is set.
 #[derive(Debug, Default)]
-struct Trap {
+struct PanickingClock {
     clock: OsClock,
-    name: Mutex<Option<&'static str>>,
+    prefix: Mutex<Option<&'static str>>,
 }
 
-impl Trap {
-    fn set(&self, name: Option<&'static str>) {
-        *self.name.lock().unwrap() = name;
+impl PanickingClock {
+    fn set(&self, prefix: Option<&'static str>) {
+        *self.prefix.lock().unwrap() = prefix;
     }
 }
 
-impl Clock for Trap {
+impl Clock for PanickingClock {
     fn monotonic(&self) -> Duration {
-        let name = *self.name.lock().unwrap();
+        let prefix = *self.prefix.lock().unwrap();
         let thread = std::thread::current();
-        let is_caught = name.is_some_and(|name| thread.name().unwrap_or("").starts_with(name));
-        assert!(!is_caught, "trapped");
+        let matches = prefix.is_some_and(|prefix| thread.name().unwrap_or("").starts_with(prefix));
+        assert!(!matches, "injected panic");
         self.clock.monotonic()
     }
 
-    #[expect(clippy::disallowed_types, reason = "a clock is what gives the time")]
+    #[expect(clippy::disallowed_types, reason = "the trait returns it")]
     fn wall(&self) -> std::time::SystemTime {
         self.clock.wall()
     }
@@ -92,41 +92,42 @@ impl Clock for Trap {
     }
 }
 
-struct Failing {
+struct FaultyMember {
     member: Member,
     server: Server,
     rest: SimDisk,
-    trap: Arc<Trap>,
+    clock: Arc<PanickingClock>,
 }
 
-impl Failing {
-    fn start() -> Failing {
-        let (log, rest, trap) = (SimDisk::new(1), SimDisk::new(2), Arc::new(Trap::default()));
+impl FaultyMember {
+    fn start() -> FaultyMember {
+        let (log, rest) = (SimDisk::new(1), SimDisk::new(2));
+        let clock = Arc::new(PanickingClock::default());
         let mut config = ServerConfig::new("default", "/data");
         config.wal_dir = Some(PathBuf::from(WAL_DIR));
         config.heartbeat = Duration::from_millis(10);
-        let disk = Arc::new(Disks { log, rest: rest.clone() });
-        let clock: Arc<Trap> = Arc::clone(&trap);
-        let machine = Platform { disk, clock, random: Box::new(OsRandom) };
+        let disk = Arc::new(SplitDisk { log, rest: rest.clone() });
+        let shared: Arc<PanickingClock> = Arc::clone(&clock);
+        let platform = Platform { disk, clock: shared, random: Box::new(OsRandom) };
         let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(NoPeers), &registry).unwrap();
+        let member = Member::start(config, platform, Arc::new(NoPeers), &registry).unwrap();
         block_on(member.published()).unwrap();
         let server = member.server().clone();
-        Failing { member, server, rest, trap }
+        FaultyMember { member, server, rest, clock }
     }
 
-    /// Gives the member something to do. It may end before it can answer.
+    /// Puts a key. The member may stop before it replies.
     fn put(&self) {
         let put = pb::PutRequest { key: "a".into(), ..Default::default() };
-        let answer = block_on(self.server.put(NOBODY, put));
+        let answer = block_on(self.server.put(ANONYMOUS, put));
         assert!(matches!(answer, Ok(_) | Err(Error::Stopped)), "{answer:?}");
     }
 
-    /// Why it ended by itself.
-    fn ends(self) -> String {
+    /// Waits until the member stops. Returns the cause.
+    fn wait_for_fault(self) -> String {
         let reason = block_on(self.server.stopped());
         drop(self.server);
-        assert_eq!(self.member.stop(), reason, "the first counts");
+        assert_eq!(self.member.stop(), reason, "the first stop reason is final");
         fault(&reason)
     }
 }
@@ -137,62 +138,62 @@ fn fault(reason: &StopReason) -> String {
 }
 
 #[test]
-fn a_database_that_cannot_be_written_is_noticed_though_nobody_asks_for_anything() {
-    let failing = Failing::start();
-    failing.rest.fail_from_change(0, Fault::Eio);
-    failing.put();
-    let reason = failing.ends();
+fn a_failed_commit_stops_an_idle_member() {
+    let faulty = FaultyMember::start();
+    faulty.rest.fail_from_change(0, Fault::Eio);
+    faulty.put();
+    let reason = faulty.wait_for_fault();
     assert!(reason.starts_with("commit to the database: "), "{reason}");
 }
 
 #[test]
-fn a_job_that_panics_ends_the_member() {
-    let failing = Failing::start();
-    failing.put();
-    failing.trap.set(Some("long-"));
-    block_on(failing.server.hash(NOBODY)).unwrap_err();
-    let reason = failing.ends();
+fn a_panic_in_a_worker_thread_stops_the_member() {
+    let faulty = FaultyMember::start();
+    faulty.put();
+    faulty.clock.set(Some("long-"));
+    block_on(faulty.server.hash(ANONYMOUS)).unwrap_err();
+    let reason = faulty.wait_for_fault();
     assert!(reason.starts_with("a thread panicked: long-"), "{reason}");
 
-    let failing = Failing::start();
-    failing.put();
-    failing.put();
-    failing.trap.set(Some("pool-"));
-    // Until the commit thread is not there first, and leaves something to do.
+    let faulty = FaultyMember::start();
+    faulty.put();
+    faulty.put();
+    faulty.clock.set(Some("pool-"));
+    // Repeats until a worker gets a turn of compaction before the commit thread does.
     for revision in 2.. {
         let physical = pb::CompactionRequest { revision, physical: true };
-        if block_on(failing.server.compact(NOBODY, physical)).is_err() {
+        if block_on(faulty.server.compact(ANONYMOUS, physical)).is_err() {
             break;
         }
-        failing.put();
+        faulty.put();
     }
-    let reason = failing.ends();
+    let reason = faulty.wait_for_fault();
     assert!(reason.starts_with("a thread panicked: pool-"), "{reason}");
 }
 
 #[test]
-fn a_commit_thread_that_panics_ends_the_member() {
-    let failing = Failing::start();
-    failing.trap.set(Some("commit"));
-    failing.put();
-    let reason = failing.ends();
-    assert!(reason.ends_with("the commit thread panicked: trapped"), "{reason}");
+fn a_panic_of_the_commit_thread_stops_the_member() {
+    let faulty = FaultyMember::start();
+    faulty.clock.set(Some("commit"));
+    faulty.put();
+    let reason = faulty.wait_for_fault();
+    assert!(reason.ends_with("the commit thread panicked: injected panic"), "{reason}");
 }
 
-/// Whoever stops a member is told what went wrong, instead of being torn along.
+/// The caller of `stop` gets the fault as the reason and does not panic itself.
 #[test]
-fn a_commit_thread_that_panics_at_the_end_is_why_it_ended() {
-    let failing = Failing::start();
+fn a_panic_of_the_commit_thread_during_shutdown_is_the_stop_reason() {
+    let faulty = FaultyMember::start();
     loop {
-        failing.put();
-        failing.trap.set(Some("commit"));
-        if failing.server.state().backend.stats().pending.ops > 0 {
+        faulty.put();
+        faulty.clock.set(Some("commit"));
+        if faulty.server.state().backend.stats().pending.ops > 0 {
             break;
         }
-        failing.trap.set(None);
+        faulty.clock.set(None);
     }
-    let Failing { member, server, .. } = failing;
+    let FaultyMember { member, server, .. } = faulty;
     drop(server);
     let reason = fault(&member.stop());
-    assert!(reason.ends_with("the commit thread panicked: trapped"), "{reason}");
+    assert!(reason.ends_with("the commit thread panicked: injected panic"), "{reason}");
 }

@@ -1,19 +1,19 @@
-//! What a fuzzer has found worth keeping: each input reaches code that no other does.
+//! Replays the fuzzer's corpus. Each input reaches code that no other input does.
 
 use std::path::PathBuf;
 
 use crate::exercise::exercise;
 
 #[test]
-fn the_corpus_is_survived() {
+fn every_input_of_the_corpus_passes_without_a_panic() {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/apply"].iter().collect();
     let mut inputs: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     inputs.sort();
-    assert!(inputs.len() > 20, "{} inputs", inputs.len());
+    assert!(inputs.len() > 20, "only {} inputs in the corpus", inputs.len());
     for input in inputs {
         let bytes = std::fs::read(&input).unwrap();
-        let survived = std::panic::catch_unwind(|| exercise(&bytes));
-        assert!(survived.is_ok(), "{}", input.display());
+        let result = std::panic::catch_unwind(|| exercise(&bytes));
+        assert!(result.is_ok(), "panic on input {}", input.display());
     }
 }

@@ -1,35 +1,35 @@
-//! The state machine as a whole: what must hold whoever applies the log, wherever it is cut short, and whatever is in it.
+//! Tests of the state machine and of a running member, through the public API of the crate.
 //!
-//! | file | what it shows |
+//! | file | subject |
 //! | --- | --- |
-//! | `crash` | a power cut at any change leaves the state after some entry, from which the log leads on |
-//! | `named_bugs` | bugs that etcd had when power failed |
-//! | `members` | members that differ in all that is their own hold the same |
-//! | `alarms` | what alarms and the quota refuse |
-//! | `rights` | who may do what, and in which order things are asked |
-//! | `entries` | old requests, requests that nobody waits for, entries that make no sense |
-//! | `conf_changes` | changes of members, made and refused |
+//! | `crash` | a power cut at any disk operation: recovery and replay of the log |
+//! | `named_bugs` | crash bugs of etcd releases, by their issue numbers |
+//! | `determinism` | members with different local schedules reach the same state |
+//! | `alarms` | requests that alarms and the quota refuse |
+//! | `permissions` | permissions at apply, and the order of the checks |
+//! | `entries` | v2 requests, requests without a waiter, invalid entries |
+//! | `conf_changes` | applied and refused conf changes |
 //! | `scripts` | golden scripts of applying: `testdata/apply` |
-//! | `requests` | what clients ask of a member that runs, and are answered |
-//! | `running`, `failing` | a member with its threads and files, and its end, also when something of it fails |
-//! | `hostile` | whatever is in the log: no panic, and memory and database agree |
-//! | `fuzz_corpus` | what a fuzzer has found worth keeping |
+//! | `requests` | client requests to a running member |
+//! | `running`, `failing` | start, restart and shutdown of a member; disk errors and panics |
+//! | `arbitrary_logs` | arbitrary entries: no panic, and memory matches the database |
+//! | `fuzz_corpus` | replay of the fuzzer's corpus |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod alarms;
+mod arbitrary_logs;
 mod conf_changes;
 mod crash;
+mod determinism;
 mod entries;
 #[path = "../../fuzz/src/exercise.rs"]
 mod exercise;
 mod failing;
 mod fuzz_corpus;
-mod hostile;
-mod members;
 mod named_bugs;
+mod permissions;
 mod requests;
-mod rights;
 mod running;
 mod scripts;
 mod support;

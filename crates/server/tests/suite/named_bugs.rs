@@ -1,4 +1,4 @@
-//! Bugs that etcd had when power or process failed, each as the shortest log that shows it.
+//! Crash bugs of etcd releases, each with the shortest log that triggers it.
 
 use backend::schema::{Bucket, meta};
 use env::{Fault, SimDisk};
@@ -8,9 +8,9 @@ use raft::Entry;
 use types::{Index, Term};
 
 use crate::support::observe::pairs;
-use crate::support::{Member, Setup, requests as of};
+use crate::support::{Member, Setup, requests as req};
 
-/// What is done between entries: a commit, turns of compaction, or nothing.
+/// The work between entries: a commit, and turns of compaction.
 type Between<'a> = &'a dyn Fn(&Member) -> anyhow::Result<()>;
 
 fn log(requests: &[Request]) -> Vec<Entry> {
@@ -23,7 +23,7 @@ fn log(requests: &[Request]) -> Vec<Entry> {
     (1..).zip(requests).map(entry).collect()
 }
 
-/// Whatever is a transaction of its own is committed on its own.
+/// Commits each backend transaction separately.
 const EAGER: Setup = Setup { pending_bytes_max: 0, ..Setup::DEFAULT };
 
 fn run(disk: &SimDisk, log: &[Entry], between: Between<'_>) -> anyhow::Result<()> {
@@ -35,8 +35,9 @@ fn run(disk: &SimDisk, log: &[Entry], between: Between<'_>) -> anyhow::Result<()
     Ok(())
 }
 
-/// Loses power at every change of the disk, and looks at the member that starts again. Returns how often.
-fn at_any_change(log: &[Entry], between: Between<'_>, look: &dyn Fn(Member)) -> u64 {
+/// Cuts the power at every disk operation and checks the member that recovers. Returns the number
+/// of power cuts.
+fn at_every_crash(log: &[Entry], between: Between<'_>, check: &dyn Fn(Member)) -> u64 {
     const CUTS: u64 = 6;
     let whole = SimDisk::new(0);
     run(&whole, log, between).unwrap();
@@ -45,7 +46,7 @@ fn at_any_change(log: &[Entry], between: Between<'_>, look: &dyn Fn(Member)) -> 
         disk.fail_change(change, Fault::Crash);
         assert!(run(&disk, log, between).is_err());
         for cut in 0..CUTS {
-            look(Member::open(&disk.power_cut(cut), Setup::default()).unwrap());
+            check(Member::open(&disk.power_cut(cut), Setup::default()).unwrap());
         }
     }
     whole.calls().changes() * CUTS
@@ -56,7 +57,7 @@ fn commit(member: &Member) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Interval turn of compaction in a commit of its own.
+/// Commits after the entry and after each turn of compaction.
 fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     commit(member)?;
     while member.machine.store.turn_compaction()? != mvcc::CompactionTurn::Idle {
@@ -65,11 +66,12 @@ fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// These releases could make the index durable without what the entry did, and then never did it again.
+/// Those releases could make the consistent index durable before the effects of its entry, which
+/// were then lost.
 #[test]
 fn the_applied_index_is_durable_with_its_data_3_5_0_to_3_5_2() {
-    let puts: Vec<Request> = (0..12).map(|n| of::put("k", &[n], 0)).collect();
-    let cuts = at_any_change(&log(&puts), &commit, &|member| {
+    let puts: Vec<Request> = (0..12).map(|n| req::put("k", &[n], 0)).collect();
+    let cuts = at_every_crash(&log(&puts), &commit, &|member| {
         let view = member.machine.backend.view();
         let (Index(applied), _) = meta::applied(&view).unwrap();
         let revisions = pairs(&view, Bucket::Key).len() as u64;
@@ -79,57 +81,57 @@ fn the_applied_index_is_durable_with_its_data_3_5_0_to_3_5_2() {
     assert!(cuts > 300, "only {cuts} cuts");
 }
 
-/// A lease that is revoked takes its keys with it: neither is there without the other.
+/// A revoked lease and its keys are deleted in one transaction.
 #[test]
-fn a_lease_is_gone_with_its_keys() {
-    let mut requests = vec![of::grant(7, 60)];
-    requests.extend(["a", "b", "c"].map(|key| of::put(key, b"v", 7)));
-    requests.push(of::revoke(7));
-    at_any_change(&log(&requests), &commit, &|member| {
+fn a_revoked_lease_is_deleted_together_with_its_keys() {
+    let mut requests = vec![req::grant(7, 60)];
+    requests.extend(["a", "b", "c"].map(|key| req::put(key, b"v", 7)));
+    requests.push(req::revoke(7));
+    at_every_crash(&log(&requests), &commit, &|member| {
         let (applied, _) = member.applied();
         let (store, lessor) = (&member.machine.store, &member.machine.lessor);
-        let there = (1..5).contains(&applied.0);
-        let keys = if there { applied.0 - 1 } else { 0 };
-        assert_eq!((lessor.len(), store.keys()), (usize::from(there), keys), "{applied}");
+        let granted = (1..5).contains(&applied.0);
+        let keys = if granted { applied.0 - 1 } else { 0 };
+        assert_eq!((lessor.len(), store.keys()), (usize::from(granted), keys), "{applied}");
         assert_eq!(pairs(&member.machine.backend.view(), Bucket::Lease).len(), lessor.len());
     });
 }
 
-/// What is compacted when the power fails may be all that told how far the revision had come.
+/// A crash during compaction could lose the only record of the current revision.
 #[test]
 fn the_revision_does_not_go_back_after_a_crash_17780() {
     let compacted_at_a_deletion =
-        [of::put("a", b"1", 0), of::put("a", b"2", 0), of::delete("a", ""), of::compact(4)];
+        [req::put("a", b"1", 0), req::put("a", b"2", 0), req::delete("a", ""), req::compact(4)];
     let compacted_before_it =
-        [of::put("a", b"1", 0), of::put("b", b"2", 0), of::delete("a", "z"), of::compact(3)];
+        [req::put("a", b"1", 0), req::put("b", b"2", 0), req::delete("a", "z"), req::compact(3)];
     let compacted_twice = [
-        of::put("a", b"1", 0),
-        of::delete("a", ""),
-        of::compact(3),
-        of::put("b", b"2", 0),
-        of::delete("b", ""),
-        of::compact(5),
+        req::put("a", b"1", 0),
+        req::delete("a", ""),
+        req::compact(3),
+        req::put("b", b"2", 0),
+        req::delete("b", ""),
+        req::compact(5),
     ];
     for requests in [&compacted_at_a_deletion[..], &compacted_before_it, &compacted_twice] {
-        at_any_change(&log(requests), &commit_and_compact, &|mut member| {
+        at_every_crash(&log(requests), &commit_and_compact, &|mut member| {
             let Index(applied) = member.applied().0;
             let writes = (1..).zip(requests).filter(|(_, request)| request.compaction.is_none());
             let written = writes.filter(|(index, _)| *index <= applied).count();
             let revision = 1 + i64::try_from(written).unwrap();
             assert_eq!(member.machine.store.current(), revision, "after entry {applied}");
             member.finish_compactions();
-            assert_eq!(member.apply_next(&of::put("c", b"", 0)).revision, revision + 1);
+            assert_eq!(member.apply_next(&req::put("c", b"", 0)).revision, revision + 1);
         });
     }
 }
 
-/// Releases before 3.5.16 dropped a deletion at the revision of a compaction: their files may tell of it by the compaction alone, also if that was
-/// cut short after all was dropped.
+/// Releases before 3.5.16 dropped a tombstone at the compaction revision. In their files the
+/// compaction record may be the only trace of the revision, also if a crash left it unfinished.
 #[test]
-fn a_file_of_an_older_release_with_nothing_left_in_it_keeps_its_revision_17780() {
+fn a_fully_compacted_file_of_an_older_release_keeps_its_revision_17780() {
     for finished in [true, false] {
         let mut member = Member::new(Setup::default());
-        for request in [of::put("a", b"1", 0), of::delete("a", ""), of::compact(3)] {
+        for request in [req::put("a", b"1", 0), req::delete("a", ""), req::compact(3)] {
             member.answer(&request).unwrap();
         }
         let mut tx = member.machine.backend.begin();
@@ -143,30 +145,36 @@ fn a_file_of_an_older_release_with_nothing_left_in_it_keeps_its_revision_17780()
         let mut member = member.reopened();
         assert_eq!(member.machine.store.current(), 3, "finished: {finished}");
         member.finish_compactions();
-        assert_eq!(member.apply_next(&of::put("a", b"2", 0)).revision, 4);
+        assert_eq!(member.apply_next(&req::put("a", b"2", 0)).revision, 4);
     }
 }
 
-/// Whoever finds a compaction finished finds nothing that it should have dropped; if not, it is begun again.
+/// A compaction that is recorded as finished has deleted everything; any other is resumed.
 #[test]
-fn a_compaction_that_was_cut_short_is_finished_at_the_next_start() {
-    let mut requests: Vec<Request> = (0..20).map(|n| of::put("k", &[n], 0)).collect();
-    requests.push(of::compact(21));
-    let finished = at_any_change_finished(&log(&requests));
-    assert!(finished.contains(&true) && finished.contains(&false), "at both times");
+fn an_interrupted_compaction_is_finished_after_a_restart() {
+    let mut requests: Vec<Request> = (0..20).map(|n| req::put("k", &[n], 0)).collect();
+    requests.push(req::compact(21));
+    let finished = finished_at_every_crash(&log(&requests));
+    assert!(
+        finished.contains(&true) && finished.contains(&false),
+        "crashes must hit finished and unfinished compactions"
+    );
 }
 
-fn at_any_change_finished(log: &[Entry]) -> Vec<bool> {
+fn finished_at_every_crash(log: &[Entry]) -> Vec<bool> {
     let found = std::cell::RefCell::new(Vec::new());
-    at_any_change(log, &commit_and_compact, &|member| {
+    at_every_crash(log, &commit_and_compact, &|member| {
         let view = member.machine.backend.view();
         if meta::scheduled_compaction(&view).unwrap().is_none() {
             return;
         }
         let finished = meta::finished_compaction(&view).unwrap() == Some(21);
         found.borrow_mut().push(finished);
-        assert_eq!(member.machine.store.compacted(), 21, "nothing before it can be read");
-        assert!(!finished || pairs(&view, Bucket::Key).len() == 1, "finished, and not done");
+        assert_eq!(member.machine.store.compacted(), 21, "compacted revision after recovery");
+        assert!(
+            !finished || pairs(&view, Bucket::Key).len() == 1,
+            "a finished compaction left revisions"
+        );
         assert_eq!(member.turn_compaction(), !finished);
         member.finish_compactions();
         assert_eq!(pairs(&member.machine.backend.view(), Bucket::Key).len(), 1);

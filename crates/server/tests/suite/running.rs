@@ -1,4 +1,4 @@
-//! A member that runs: its threads, its files, its end.
+//! A running member with threads and files: start, restart and shutdown.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ fn start(folder: &Path) -> Member {
     start_with(folder, |_| {})
 }
 
-fn start_with(folder: &Path, change: impl FnOnce(&mut ServerConfig)) -> Member {
+fn start_with(folder: &Path, configure: impl FnOnce(&mut ServerConfig)) -> Member {
     let mut config = ServerConfig::new("default", folder);
-    change(&mut config);
-    let machine = Platform {
+    configure(&mut config);
+    let platform = Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
-    Member::start(config, machine, Arc::new(NoPeers), &prometheus::Registry::new()).unwrap()
+    Member::start(config, platform, Arc::new(NoPeers), &prometheus::Registry::new()).unwrap()
 }
 
 fn put(server: &Server, key: &str, value: &str) -> i64 {
@@ -40,7 +40,7 @@ fn keys(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_new_member_leads_and_takes_writes() {
+fn a_new_single_member_leads_and_accepts_writes() {
     let folder = tempfile::tempdir().unwrap();
     let member = start(folder.path());
     let server = member.server();
@@ -53,7 +53,7 @@ fn a_new_member_leads_and_takes_writes() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_restart() {
+fn acknowledged_writes_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     for round in 0..3 {
         let member = start(folder.path());
@@ -67,7 +67,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_stopped_member_turns_requests_away() {
+fn a_stopped_member_refuses_requests() {
     let folder = tempfile::tempdir().unwrap();
     let member = start(folder.path());
     let server = member.server().clone();
@@ -79,13 +79,13 @@ fn a_stopped_member_turns_requests_away() {
 }
 
 #[test]
-fn snapshots_shorten_the_log_and_a_member_starts_from_them() {
+fn a_member_takes_snapshots_and_restarts_from_them() {
     let folder = tempfile::tempdir().unwrap();
-    let few = |config: &mut ServerConfig| {
+    let frequent_snapshots = |config: &mut ServerConfig| {
         config.snapshot_count = 20;
         config.snapshot_catchup_entries = 5;
     };
-    let member = start_with(folder.path(), few);
+    let member = start_with(folder.path(), frequent_snapshots);
     for n in 0..100 {
         put(member.server(), &format!("{n}"), "x");
     }
@@ -93,8 +93,8 @@ fn snapshots_shorten_the_log_and_a_member_starts_from_them() {
     let snapshots = std::fs::read_dir(folder.path().join("member/snap")).unwrap();
     let is_snapshot = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(".snap");
     let count = snapshots.map(|entry| entry.unwrap().file_name()).filter(is_snapshot).count();
-    assert!(count >= 2, "{count} snapshots");
-    let member = start_with(folder.path(), few);
+    assert!(count >= 2, "expected at least 2 snapshots, got {count}");
+    let member = start_with(folder.path(), frequent_snapshots);
     assert_eq!(keys(member.server()), 100);
     put(member.server(), "more", "x");
     member.stop();

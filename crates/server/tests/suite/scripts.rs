@@ -40,7 +40,7 @@ use server::{Applied, Outcome, Reply};
 use testkit::script::{Case, Runner};
 use types::{LeaseId, MemberId};
 
-use crate::support::{Member, Setup, requests as of};
+use crate::support::{Member, Setup, requests as req};
 
 #[test]
 fn scripts_give_the_expected_output() {
@@ -52,7 +52,7 @@ fn scripts_give_the_expected_output() {
 }
 
 struct Script {
-    /// Taken out only while it restarts.
+    /// None only during a restart.
     member: Option<Member>,
     last: Option<Entry>,
 }
@@ -87,7 +87,7 @@ impl Script {
         }
     }
 
-    /// Commits, and opens the database again.
+    /// Commits and opens the database again.
     fn restart(&mut self, setup: Setup) -> String {
         let mut member = self.member.take().unwrap();
         member.machine.backend.force_commit().unwrap();
@@ -106,7 +106,7 @@ impl Script {
             }
             "unknown" => member.next_raw(EntryType::Normal, vec![0xfa, 0xff, 0x03, 0x01, 0x00]),
             "conf-change" => {
-                member.next_raw(EntryType::ConfChange, of::conf_change(&conf_change(case), 7))
+                member.next_raw(EntryType::ConfChange, req::conf_change(&conf_change(case), 7))
             }
             _ => {
                 let request = RaftRequest::new(header(member, case), command(case));
@@ -126,7 +126,7 @@ impl Script {
             Ok(Applied::Empty) => "empty".to_owned(),
             Ok(Applied::Request(outcome)) => request_text(&outcome),
             Ok(Applied::ConfChange { result, removed, .. }) => {
-                let (index, change) = member.voters.heard.last().unwrap();
+                let (index, change) = member.voters.changes.last().unwrap();
                 let raft = format!("raft at {index}: node {:x}", change.node_id());
                 match (result, removed) {
                     (Err(refusal), _) => format!("refused: {refusal}; {raft}"),
@@ -320,7 +320,7 @@ fn txn(case: &Case) -> pb::TxnRequest {
             other => case.fail(format_args!("{other:?} is not an operation")),
         };
         let branch = if branch == "then" { &mut txn.success } else { &mut txn.failure };
-        branch.push(of::op(request));
+        branch.push(req::op(request));
     }
     txn
 }
@@ -338,7 +338,7 @@ fn alarm(case: &Case) -> pb::AlarmRequest {
 
 fn conf_change(case: &Case) -> Change {
     let id = case.position::<u64>(1);
-    let member = |is_learner| of::member(id, &case.position::<String>(2), is_learner);
+    let member = |is_learner| req::member(id, &case.position::<String>(2), is_learner);
     match case.position::<String>(0).as_str() {
         "add" => Change::Add(member(false)),
         "add-learner" => Change::Add(member(true)),

@@ -1,4 +1,4 @@
-//! Leases.
+//! Requests about leases: grant, renew, time to live, revoke, expiry.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use proto::etcdserverpb as pb;
 use server::{Error, Refusal, Server};
 use types::LeaseId;
 
-use super::{NOBODY, Running, block_on, keys, put_request};
+use super::{ANONYMOUS, Running, block_on, keys, put_request};
 
 fn grant(server: &Server, id: i64, ttl: i64) -> pb::LeaseGrantResponse {
-    block_on(server.lease_grant(NOBODY, pb::LeaseGrantRequest { id, ttl })).unwrap()
+    block_on(server.lease_grant(ANONYMOUS, pb::LeaseGrantRequest { id, ttl })).unwrap()
 }
 
 fn put_with(server: &Server, key: &str, lease: i64) {
     let put = pb::PutRequest { lease, ..put_request(key, "x") };
-    block_on(server.put(NOBODY, put)).unwrap();
+    block_on(server.put(ANONYMOUS, put)).unwrap();
 }
 
 fn time_to_live(server: &Server, id: i64, keys: bool) -> pb::LeaseTimeToLiveResponse {
     let request = pb::LeaseTimeToLiveRequest { id, keys };
-    block_on(server.lease_time_to_live(NOBODY, request)).unwrap()
+    block_on(server.lease_time_to_live(ANONYMOUS, request)).unwrap()
 }
 
 fn leases(server: &Server) -> Vec<i64> {
-    let response = block_on(server.lease_leases(NOBODY, pb::LeaseLeasesRequest {})).unwrap();
+    let response = block_on(server.lease_leases(ANONYMOUS, pb::LeaseLeasesRequest {})).unwrap();
     response.leases.into_iter().map(|lease| lease.id).collect()
 }
 
 #[test]
-fn a_lease_is_granted_under_the_id_that_was_asked_for_or_a_new_one() {
+fn a_lease_gets_the_requested_id_or_a_generated_one() {
     let running = Running::start();
     let server = running.server();
     let seven = grant(&server, 7, 60);
@@ -42,23 +42,23 @@ fn a_lease_is_granted_under_the_id_that_was_asked_for_or_a_new_one() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_is_refused() {
+fn invalid_grants_and_revokes_are_refused() {
     let running = Running::start();
     let server = running.server();
     grant(&server, 7, 60);
     let refused = |id, ttl| {
         let request = pb::LeaseGrantRequest { id, ttl };
-        block_on(server.lease_grant(NOBODY, request)).unwrap_err()
+        block_on(server.lease_grant(ANONYMOUS, request)).unwrap_err()
     };
     assert_eq!(refused(7, 60), Error::Refused(Refusal::Grant(GrantError::Exists)));
     let too_large = Error::Refused(Refusal::Grant(GrantError::TtlTooLarge));
     assert_eq!(refused(8, lease::TTL_MAX_SECONDS + 1), too_large);
-    let revoke = block_on(server.lease_revoke(NOBODY, pb::LeaseRevokeRequest { id: 9 }));
+    let revoke = block_on(server.lease_revoke(ANONYMOUS, pb::LeaseRevokeRequest { id: 9 }));
     assert_eq!(revoke, Err(Error::Refused(Refusal::Revoke(RevokeError::NotFound))));
 }
 
 #[test]
-fn a_lease_is_looked_at() {
+fn time_to_live_returns_the_ttl_and_the_keys() {
     let running = Running::start();
     let server = running.server();
     grant(&server, 7, 60);
@@ -75,35 +75,35 @@ fn a_lease_is_looked_at() {
 }
 
 #[test]
-fn a_revoked_lease_takes_its_keys_along() {
+fn revoking_a_lease_deletes_its_keys() {
     let running = Running::start();
     let server = running.server();
     grant(&server, 7, 60);
     put_with(&server, "a", 7);
     let request = pb::LeaseRevokeRequest { id: 7 };
-    let revoked = block_on(server.lease_revoke(NOBODY, request)).unwrap();
+    let revoked = block_on(server.lease_revoke(ANONYMOUS, request)).unwrap();
     assert_eq!(revoked.header.unwrap().revision, 3);
     assert!(keys(&server, "a", "z").is_empty() && leases(&server).is_empty());
-    assert_eq!(block_on(server.lease_renew(NOBODY, 7)), Ok(0));
+    assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(0));
 }
 
 #[test]
-fn a_lease_is_renewed_whether_or_not_all_is_applied_first() {
+fn a_lease_is_renewed_with_and_without_fast_keep_alive() {
     for fast in [true, false] {
         let running = Running::start_with(|config| config.features.fast_lease_keep_alive = fast);
         let server = running.server();
         grant(&server, 7, 60);
-        assert_eq!(block_on(server.lease_renew(NOBODY, 7)), Ok(60));
-        assert_eq!(block_on(server.lease_renew(NOBODY, 8)), Ok(0), "there is none");
-        assert_eq!(block_on(server.lease_renew(NOBODY, 0)), Ok(0), "there never is");
+        assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(60));
+        assert_eq!(block_on(server.lease_renew(ANONYMOUS, 8)), Ok(0), "unknown lease");
+        assert_eq!(block_on(server.lease_renew(ANONYMOUS, 0)), Ok(0), "lease id 0");
     }
 }
 
 #[test]
 fn a_renewal_waits_for_a_leader() {
     let running = Running::start();
-    // Asked as soon as it runs: nobody leads yet, nor is the lessor primary.
-    assert_eq!(block_on(running.server().lease_renew(NOBODY, 8)), Ok(0));
+    // The request arrives before a leader is elected and before the lessor is primary.
+    assert_eq!(block_on(running.server().lease_renew(ANONYMOUS, 8)), Ok(0));
     assert!(running.server().is_leader());
 }
 
@@ -116,20 +116,20 @@ fn a_checkpoint_is_cleared_before_a_lease_is_renewed() {
     let checkpoint = pb::LeaseCheckpointRequest { checkpoints };
     block_on(server.propose(checkpoint).unwrap()).unwrap();
     let lessor = || server.state().lessor.renew(LeaseId(7), server.now());
-    assert_eq!(lessor(), Ok(Renewal::ClearCheckpoint), "it has to be cleared first");
-    assert_eq!(block_on(server.lease_renew(NOBODY, 7)), Ok(600));
-    assert_eq!(lessor(), Ok(Renewal::Renewed { ttl: 600 }), "and is");
+    assert_eq!(lessor(), Ok(Renewal::ClearCheckpoint), "the checkpoint must be cleared first");
+    assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(600));
+    assert_eq!(lessor(), Ok(Renewal::Renewed { ttl: 600 }), "the checkpoint is cleared");
     assert!(time_to_live(&server, 7, false).ttl > 590);
 }
 
 #[test]
-fn an_expired_lease_cannot_be_renewed_and_is_gone_by_the_time_that_is_said() {
+fn renewing_an_expired_lease_fails_after_the_lease_is_revoked() {
     let running = Running::start_fast(10, |_| {});
     let server = running.server();
     grant(&server, 7, 2);
     put_with(&server, "a", 7);
     block_on(server.sleep(Duration::from_millis(2_050))).unwrap();
-    assert_eq!(block_on(server.lease_renew(NOBODY, 7)), Ok(0));
+    assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(0));
     assert!(!server.state().lessor.contains(LeaseId(7)));
     assert!(keys(&server, "a", "z").is_empty());
 }

@@ -1,4 +1,4 @@
-//! Maintenance.
+//! Maintenance requests: status, hashes, alarms, defragmentation, downgrades.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use pb::downgrade_request::DowngradeAction;
 use proto::etcdserverpb as pb;
 use server::{Error, Refusal, SERVER_VERSION, Server};
 
-use super::{NOBODY, Running, block_on, keys, put, put_often};
+use super::{ANONYMOUS, Running, block_on, keys, put, put_repeatedly};
 
 fn alarm(server: &Server, action: AlarmAction, member_id: u64, alarm: pb::AlarmType) -> usize {
     let (action, alarm) = (action.into(), alarm.into());
     let request = pb::AlarmRequest { action, member_id, alarm };
-    block_on(server.alarm(NOBODY, request)).unwrap().alarms.len()
+    block_on(server.alarm(ANONYMOUS, request)).unwrap().alarms.len()
 }
 
 fn downgrade(
@@ -22,10 +22,10 @@ fn downgrade(
     version: &str,
 ) -> Result<pb::DowngradeResponse, Error> {
     let request = pb::DowngradeRequest { action: action.into(), version: version.to_owned() };
-    block_on(server.downgrade(NOBODY, request))
+    block_on(server.downgrade(ANONYMOUS, request))
 }
 
-/// Waits until the cluster has a version.
+/// Waits until the cluster version is set.
 fn await_version(server: &Server) {
     while server.state().cluster.now().version().is_none() {
         block_on(server.sleep(Duration::from_millis(10))).unwrap();
@@ -33,11 +33,11 @@ fn await_version(server: &Server) {
 }
 
 #[test]
-fn a_member_tells_how_it_is() {
+fn status_describes_the_member() {
     let running = Running::start_with(|config| config.quota_backend_bytes = 1 << 30);
     let server = running.server();
     put(&server, "a", "1");
-    let status = block_on(server.status(NOBODY)).unwrap();
+    let status = block_on(server.status(ANONYMOUS)).unwrap();
     let header = status.header.unwrap();
     assert_eq!((header.revision, header.member_id), (2, server.local().0));
     assert_eq!(status.version, SERVER_VERSION);
@@ -52,16 +52,16 @@ fn a_member_tells_how_it_is() {
 }
 
 #[test]
-fn alarms_are_raised_told_and_cleared() {
+fn alarms_are_raised_listed_and_cleared() {
     let running = Running::start();
     let server = running.server();
     assert_eq!(alarm(&server, AlarmAction::Activate, 5, pb::AlarmType::Nospace), 1);
     assert_eq!(alarm(&server, AlarmAction::Activate, 0, pb::AlarmType::Corrupt), 1);
     assert_eq!(alarm(&server, AlarmAction::Get, 0, pb::AlarmType::None), 2);
-    let status = block_on(server.status(NOBODY)).unwrap();
+    let status = block_on(server.status(ANONYMOUS)).unwrap();
     assert_eq!(status.errors, ["memberID:5 alarm:NOSPACE", "alarm:CORRUPT"]);
     let request = super::put_request("a", "1");
-    let corrupt = block_on(server.put(NOBODY, request)).unwrap_err();
+    let corrupt = block_on(server.put(ANONYMOUS, request)).unwrap_err();
     assert_eq!(corrupt, Error::Refused(Refusal::Corrupt));
     assert_eq!(alarm(&server, AlarmAction::Deactivate, 0, pb::AlarmType::Corrupt), 1);
     assert_eq!(alarm(&server, AlarmAction::Deactivate, 5, pb::AlarmType::Nospace), 1);
@@ -69,40 +69,45 @@ fn alarms_are_raised_told_and_cleared() {
 }
 
 #[test]
-fn hashes_are_those_of_the_keys_and_of_the_file() {
+fn hash_kv_covers_the_keys_and_hash_the_whole_file() {
     let running = Running::start();
     let server = running.server();
-    put_often(&server, "a", 10, "x");
-    let hash = block_on(server.hash_kv(NOBODY, 5)).unwrap();
+    put_repeatedly(&server, "a", 10, "x");
+    let hash = block_on(server.hash_kv(ANONYMOUS, 5)).unwrap();
     let (expected, current) = server.state().store.hash_kv(5).unwrap();
     assert_eq!((hash.hash, hash.hash_revision), (expected.hash, 5));
     assert_eq!(hash.compact_revision, expected.compact_revision);
     assert_eq!(hash.header.unwrap().revision, current);
-    let future = block_on(server.hash_kv(NOBODY, 50)).unwrap_err();
+    let future = block_on(server.hash_kv(ANONYMOUS, 50)).unwrap_err();
     assert_eq!(future, Error::Refused(Refusal::Keys(mvcc::Error::FutureRevision)));
-    let whole = block_on(server.hash(NOBODY)).unwrap();
+    let whole = block_on(server.hash(ANONYMOUS)).unwrap();
     assert_eq!(whole.header.unwrap().revision, 11);
     put(&server, "b", "1");
-    assert_ne!(block_on(server.hash(NOBODY)).unwrap().hash, whole.hash);
+    assert_ne!(block_on(server.hash(ANONYMOUS)).unwrap().hash, whole.hash);
 }
 
 #[test]
-fn a_defragmented_member_has_less_and_holds_the_same() {
+fn defragment_shrinks_the_database_and_keeps_the_keys() {
     let running = Running::start();
     let server = running.server();
-    put_often(&server, "a", 200, &"x".repeat(10_000));
+    put_repeatedly(&server, "a", 200, &"x".repeat(10_000));
     let compact = pb::CompactionRequest { revision: 201, physical: true };
-    block_on(server.compact(NOBODY, compact)).unwrap();
-    let before = block_on(server.status(NOBODY)).unwrap();
-    block_on(server.defragment(NOBODY)).unwrap();
-    let after = block_on(server.status(NOBODY)).unwrap();
-    assert!(after.db_size < before.db_size, "{} {}", after.db_size, before.db_size);
+    block_on(server.compact(ANONYMOUS, compact)).unwrap();
+    let before = block_on(server.status(ANONYMOUS)).unwrap();
+    block_on(server.defragment(ANONYMOUS)).unwrap();
+    let after = block_on(server.status(ANONYMOUS)).unwrap();
+    assert!(
+        after.db_size < before.db_size,
+        "size grew from {} to {}",
+        before.db_size,
+        after.db_size
+    );
     assert_eq!(keys(&server, "a", "z"), ["a"]);
     assert_eq!(put(&server, "b", "1"), 202);
 }
 
 #[test]
-fn a_downgrade_goes_one_version_down() {
+fn a_downgrade_target_is_one_minor_version_below() {
     let running = Running::start();
     let server = running.server();
     await_version(&server);
@@ -120,15 +125,15 @@ fn a_downgrade_goes_one_version_down() {
 }
 
 #[test]
-fn a_downgrade_is_begun_once_and_called_off_as_often_as_one_likes() {
+fn a_downgrade_is_enabled_once_and_cancel_is_idempotent() {
     let running = Running::start();
     let server = running.server();
     await_version(&server);
     downgrade(&server, DowngradeAction::Enable, "3.6.14").unwrap();
-    let status = block_on(server.status(NOBODY)).unwrap();
+    let status = block_on(server.status(ANONYMOUS)).unwrap();
     let info = status.downgrade_info.unwrap();
     assert_eq!((info.enabled, info.target_version.as_str()), (true, "3.6.0"));
-    // Which of the two depends on whether the cluster has gone down by now.
+    // The error depends on whether the cluster version is already lowered.
     let again = downgrade(&server, DowngradeAction::Enable, "3.6").unwrap_err();
     let possible = [DowngradeError::InProcess, DowngradeError::InvalidTarget];
     assert!(possible.map(Error::Downgrade).contains(&again), "{again}");
@@ -139,10 +144,10 @@ fn a_downgrade_is_begun_once_and_called_off_as_often_as_one_likes() {
 }
 
 #[test]
-fn there_are_three_things_to_do_about_downgrades() {
+fn an_unknown_downgrade_action_is_refused() {
     let running = Running::start();
     let request = pb::DowngradeRequest { action: 9, version: "3.6".to_owned() };
-    let error = block_on(running.server().downgrade(NOBODY, request)).unwrap_err();
+    let error = block_on(running.server().downgrade(ANONYMOUS, request)).unwrap_err();
     assert_eq!(error, Error::UnknownMethod);
     assert_eq!(error.to_string(), "etcdserver: unknown method");
 }

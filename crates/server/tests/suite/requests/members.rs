@@ -1,4 +1,4 @@
-//! Members.
+//! Requests about members: list, add, promote, update, remove, leader transfer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
 use server::{Error, Member, NoPeers, Platform, Server, ServerConfig, StartError};
 
-use super::{NOBODY, Running, block_on, put};
+use super::{ANONYMOUS, Running, block_on, put};
 use crate::support::poll;
 
 fn add(server: &Server, url: &str, is_learner: bool) -> Result<pb::MemberAddResponse, Error> {
     let peer_urls = vec![url.to_owned()];
-    block_on(server.member_add(NOBODY, pb::MemberAddRequest { peer_urls, is_learner }))
+    block_on(server.member_add(ANONYMOUS, pb::MemberAddRequest { peer_urls, is_learner }))
 }
 
 fn remove(server: &Server, id: u64) -> Result<pb::MemberRemoveResponse, Error> {
-    block_on(server.member_remove(NOBODY, pb::MemberRemoveRequest { id }))
+    block_on(server.member_remove(ANONYMOUS, pb::MemberRemoveRequest { id }))
 }
 
 fn promote(server: &Server, id: u64) -> Result<pb::MemberPromoteResponse, Error> {
-    block_on(server.member_promote(NOBODY, pb::MemberPromoteRequest { id }))
+    block_on(server.member_promote(ANONYMOUS, pb::MemberPromoteRequest { id }))
 }
 
 fn update(server: &Server, id: u64, url: &str) -> Result<pb::MemberUpdateResponse, Error> {
     let peer_urls = vec![url.to_owned()];
-    block_on(server.member_update(NOBODY, pb::MemberUpdateRequest { id, peer_urls }))
+    block_on(server.member_update(ANONYMOUS, pb::MemberUpdateRequest { id, peer_urls }))
 }
 
 fn list(server: &Server) -> pb::MemberListResponse {
     let request = pb::MemberListRequest { linearizable: true };
-    block_on(server.member_list(NOBODY, request)).unwrap()
+    block_on(server.member_list(ANONYMOUS, request)).unwrap()
 }
 
 #[test]
-fn a_member_knows_itself() {
+fn the_member_list_contains_the_local_member() {
     let running = Running::start();
     let server = running.server();
     put(&server, "a", "1");
@@ -51,7 +51,7 @@ fn a_member_knows_itself() {
 }
 
 #[test]
-fn a_learner_comes_and_goes() {
+fn a_learner_is_added_and_removed() {
     let running = Running::start();
     let server = running.server();
     let added = add(&server, "http://b:2380", true).unwrap();
@@ -62,7 +62,7 @@ fn a_learner_comes_and_goes() {
     assert_eq!(added.members, list(&server).members);
     let another = add(&server, "http://c:2380", true).unwrap_err();
     assert_eq!(another, Error::Members(ConfChangeRefusal::TooManyLearners));
-    assert_eq!(put(&server, "a", "1"), 2, "one vote is enough, as before");
+    assert_eq!(put(&server, "a", "1"), 2, "a learner does not count towards the quorum");
     let left = remove(&server, learner.id).unwrap();
     assert_eq!(left.members.len(), 1);
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_learner_comes_and_goes() {
 }
 
 #[test]
-fn a_member_with_more_learners_than_it_may_have_does_not_start() {
+fn a_member_with_too_many_learners_does_not_start() {
     let mut running = Running::start();
     add(&running.server(), "http://b:2380", true).unwrap();
     let refused = running.restart(|config| config.max_learners = 0).unwrap_err();
@@ -82,7 +82,7 @@ fn a_member_with_more_learners_than_it_may_have_does_not_start() {
 }
 
 #[test]
-fn a_learner_that_has_heard_of_nothing_is_not_promoted() {
+fn a_learner_that_lags_is_not_promoted() {
     let running = Running::start();
     let server = running.server();
     let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
@@ -94,7 +94,7 @@ fn a_learner_that_has_heard_of_nothing_is_not_promoted() {
 }
 
 #[test]
-fn a_change_that_makes_no_sense_is_refused() {
+fn unsafe_and_invalid_conf_changes_are_refused() {
     let running = Running::start();
     let server = running.server();
     let last = remove(&server, server.local().0).unwrap_err();
@@ -107,9 +107,10 @@ fn a_change_that_makes_no_sense_is_refused() {
     assert_eq!(list(&server).members.len(), 1);
 }
 
-/// Consensus takes one change at a time: whoever is told of one must be able to ask for the next.
+/// Consensus accepts one conf change at a time, so a reply must not arrive before the next one is
+/// possible.
 #[test]
-fn one_change_may_follow_another_at_once() {
+fn a_conf_change_may_follow_the_reply_of_another_at_once() {
     let running = Running::start();
     let server = running.server();
     for n in 0..100 {
@@ -119,18 +120,17 @@ fn one_change_may_follow_another_at_once() {
     }
 }
 
-/// Those who ask at the same time all get what they ask for, one after the other.
 #[test]
-fn changes_at_the_same_time_are_made_in_turn() {
+fn concurrent_conf_changes_are_applied_one_after_the_other() {
     let running = Running::start();
     let server = running.server();
     let member = server.local().0;
     std::thread::scope(|scope| {
-        for who in 0..4 {
+        for thread in 0..4 {
             let server = &server;
             scope.spawn(move || {
                 for n in 0..10 {
-                    update(server, member, &format!("http://moved{who}-{n}:2380")).unwrap();
+                    update(server, member, &format!("http://moved{thread}-{n}:2380")).unwrap();
                 }
             });
         }
@@ -139,17 +139,17 @@ fn changes_at_the_same_time_are_made_in_turn() {
 }
 
 #[test]
-fn a_member_moves() {
+fn an_update_changes_only_the_peer_urls() {
     let running = Running::start();
     let server = running.server();
     let moved = update(&server, server.local().0, "http://moved:2380").unwrap();
     assert_eq!(moved.members[0].peer_urls, ["http://moved:2380"]);
-    assert_eq!(moved.members[0].name, "default", "nothing else changes");
+    assert_eq!(moved.members[0].name, "default", "the name changed");
     assert_eq!(moved.header.unwrap().revision, 0);
 }
 
 #[test]
-fn a_second_voter_may_be_added_to_one_that_has_started() {
+fn a_voter_may_be_added_while_all_voters_are_started() {
     let running = Running::start();
     let server = running.server();
     let added = add(&server, "http://b:2380", false).unwrap();
@@ -161,18 +161,18 @@ fn a_second_voter_may_be_added_to_one_that_has_started() {
 }
 
 #[test]
-fn without_a_way_to_others_nobody_else_gets_a_vote() {
+fn without_a_transport_a_second_voter_is_refused() {
     let mut running = Running::start();
     add(&running.server(), "http://b:2380", false).unwrap();
     running.stop();
-    let machine = || Platform {
+    let platform = || Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
     let start = |folder: &Path| {
         let config = ServerConfig::new("default", folder);
-        Member::start(config, machine(), Arc::new(NoPeers), &prometheus::Registry::new())
+        Member::start(config, platform(), Arc::new(NoPeers), &prometheus::Registry::new())
     };
     let refused = start(running.folder.path()).unwrap_err();
     assert!(matches!(refused, StartError::NoPeers { voters: 2 }), "{refused}");
@@ -186,40 +186,44 @@ fn without_a_way_to_others_nobody_else_gets_a_vote() {
 }
 
 #[test]
-fn leadership_goes_to_voters_only() {
+fn leadership_moves_only_to_voters() {
     let running = Running::start();
     let server = running.server();
     let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
     let bad = Err(Error::BadLeaderTransferee);
-    assert_eq!(block_on(server.move_leader(NOBODY, learner)), bad);
-    assert_eq!(block_on(server.move_leader(NOBODY, 1)), bad);
-    assert_eq!(block_on(server.move_leader(NOBODY, server.local().0)), Ok(()), "it leads");
+    assert_eq!(block_on(server.move_leader(ANONYMOUS, learner)), bad);
+    assert_eq!(block_on(server.move_leader(ANONYMOUS, 1)), bad);
+    assert_eq!(
+        block_on(server.move_leader(ANONYMOUS, server.local().0)),
+        Ok(()),
+        "the member leads already"
+    );
 }
 
 #[test]
-fn leadership_that_is_not_taken_is_not_waited_for_forever() {
+fn a_leader_transfer_to_an_unreachable_member_times_out() {
     let running = Running::start_fast(20, |config| config.heartbeat *= 10);
     let server = running.server();
     let added = add(&server, "http://b:2380", false).unwrap().member.unwrap();
-    let error = block_on(server.move_leader(NOBODY, added.id)).unwrap_err();
+    let error = block_on(server.move_leader(ANONYMOUS, added.id)).unwrap_err();
     assert!(matches!(error, Error::TimeoutLeaderTransfer | Error::NotLeader), "{error}");
 }
 
-/// As with etcd: there is no leader, and will be none.
+/// Compat: as in etcd, a conf change without a leader has no timeout of the server.
 #[test]
-fn a_change_that_cannot_be_made_waits_as_long_as_its_client() {
+fn a_conf_change_without_a_leader_waits_until_the_member_stops() {
     let mut running = Running::start_fast(20, |config| config.heartbeat *= 10);
     let server = running.server();
     add(&server, "http://b:2380", false).unwrap();
     let peer_urls = vec!["http://moved:2380".to_owned()];
     let request = pb::MemberUpdateRequest { id: server.local().0, peer_urls };
-    let mut moved = Box::pin(server.member_update(NOBODY, request));
+    let mut moved = Box::pin(server.member_update(ANONYMOUS, request));
     assert!(poll(&mut moved).is_none());
     while server.leader().is_some() {
         block_on(server.sleep(server.config().heartbeat)).unwrap();
     }
     block_on(server.sleep(3 * server.config().request_timeout())).unwrap();
-    assert!(poll(&mut moved).is_none(), "it is waited for still");
+    assert!(poll(&mut moved).is_none(), "the conf change returned without a leader");
     running.stop();
     assert_eq!(block_on(moved).unwrap_err(), Error::Stopped);
 }

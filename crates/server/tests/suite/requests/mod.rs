@@ -1,20 +1,20 @@
-//! Requests of clients, to a member that runs alone.
+//! Client requests to a running single member.
 //!
-//! | file | what it shows |
+//! | file | subject |
 //! | --- | --- |
-//! | `keys` | puts, deletions, transactions, ranges; compaction; the quota |
-//! | `streams` | ranges in pieces |
-//! | `leases` | granted, renewed, looked at, revoked, expired |
-//! | `users` | who asks, and may they; passwords and tokens |
-//! | `members` | who is in the cluster, and which changes are refused |
-//! | `maintenance` | status, hashes, alarms, downgrades |
-//! | `counted` | what is counted of all this |
+//! | `keys` | put, delete, transaction, range, compaction, quota |
+//! | `streams` | ranges streamed in chunks |
+//! | `leases` | grant, renew, time to live, revoke, expiry |
+//! | `users` | authentication, permissions, passwords and tokens |
+//! | `members` | the member list, accepted and refused conf changes, leader transfer |
+//! | `maintenance` | status, hashes, alarms, defragmentation, downgrades |
+//! | `metrics` | the metrics of these requests |
 
-mod counted;
 mod keys;
 mod leases;
 mod maintenance;
 mod members;
+mod metrics;
 mod streams;
 mod users;
 
@@ -30,7 +30,7 @@ use server::{
 use tempfile::TempDir;
 use testkit::waiting::block_on;
 
-/// A member that runs until the end of a test.
+/// A running member, stopped at the end of the test.
 struct Running {
     member: Option<Member>,
     registry: prometheus::Registry,
@@ -42,25 +42,25 @@ impl Running {
         Running::start_with(|_| {})
     }
 
-    fn start_with(change: impl FnOnce(&mut ServerConfig)) -> Running {
-        Running::start_at(Arc::new(OsClock::default()), change)
+    fn start_with(configure: impl FnOnce(&mut ServerConfig)) -> Running {
+        Running::start_at(Arc::new(OsClock::default()), configure)
     }
 
-    /// With a clock that is so many times faster than time: for what takes seconds.
-    fn start_fast(times: u32, change: impl FnOnce(&mut ServerConfig)) -> Running {
-        Running::start_at(Arc::new(Fast { clock: OsClock::default(), times }), change)
+    /// Starts with a clock that runs `times` as fast as real time, for tests that wait for seconds.
+    fn start_fast(times: u32, configure: impl FnOnce(&mut ServerConfig)) -> Running {
+        Running::start_at(Arc::new(FastClock { clock: OsClock::default(), times }), configure)
     }
 
-    fn start_at(clock: Arc<dyn Clock>, change: impl FnOnce(&mut ServerConfig)) -> Running {
+    fn start_at(clock: Arc<dyn Clock>, configure: impl FnOnce(&mut ServerConfig)) -> Running {
         let folder = tempfile::tempdir().unwrap();
-        let (member, registry) = start_in(&folder, clock, change);
+        let (member, registry) = start_in(&folder, clock, configure);
         Running { member: Some(member.unwrap()), registry, folder }
     }
 
-    /// Starts again with what is in the folder, and other settings.
-    fn restart(&mut self, change: impl FnOnce(&mut ServerConfig)) -> Result<(), StartError> {
+    /// Restarts on the same data directory with another configuration.
+    fn restart(&mut self, configure: impl FnOnce(&mut ServerConfig)) -> Result<(), StartError> {
         self.stop();
-        let (member, registry) = start_in(&self.folder, Arc::new(OsClock::default()), change);
+        let (member, registry) = start_in(&self.folder, Arc::new(OsClock::default()), configure);
         (self.member, self.registry) = (Some(member?), registry);
         Ok(())
     }
@@ -77,16 +77,16 @@ impl Running {
 fn start_in(
     folder: &TempDir,
     clock: Arc<dyn Clock>,
-    change: impl FnOnce(&mut ServerConfig),
+    configure: impl FnOnce(&mut ServerConfig),
 ) -> (Result<Member, StartError>, prometheus::Registry) {
     let mut config = ServerConfig::new("default", folder.path());
     config.heartbeat = Duration::from_millis(10);
     config.unsafe_no_fsync = true;
     config.bcrypt_cost = auth::COST_MIN;
-    change(&mut config);
-    let machine = Platform { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
+    configure(&mut config);
+    let platform = Platform { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
     let registry = prometheus::Registry::new();
-    (Member::start(config, machine, Arc::new(Unheard), &registry), registry)
+    (Member::start(config, platform, Arc::new(BlackholeTransport), &registry), registry)
 }
 
 impl Drop for Running {
@@ -98,11 +98,11 @@ impl Drop for Running {
     }
 }
 
-/// A way to others, who never answer.
+/// A transport that drops all messages, so that no peer ever answers.
 #[derive(Debug)]
-struct Unheard;
+struct BlackholeTransport;
 
-impl Transport for Unheard {
+impl Transport for BlackholeTransport {
     fn send(&self, _: Vec<raft::Message>) {}
 
     fn send_snapshot(&self, _: OutgoingSnapshot) {}
@@ -114,19 +114,19 @@ impl Transport for Unheard {
     fn set_members(&self, _: &membership::Membership) {}
 }
 
-/// A clock that runs fast.
+/// A clock that runs `times` as fast as real time.
 #[derive(Debug)]
-struct Fast {
+struct FastClock {
     clock: OsClock,
     times: u32,
 }
 
-impl Clock for Fast {
+impl Clock for FastClock {
     fn monotonic(&self) -> Duration {
         self.clock.monotonic() * self.times
     }
 
-    #[expect(clippy::disallowed_types, reason = "a clock is what gives the time")]
+    #[expect(clippy::disallowed_types, reason = "the trait returns it")]
     fn wall(&self) -> std::time::SystemTime {
         self.clock.wall()
     }
@@ -136,15 +136,15 @@ impl Clock for Fast {
     }
 }
 
-/// Who says nothing about who they are.
-const NOBODY: &Credentials = &Credentials { token: None, common_name: None, timings: None };
+/// Credentials without token and certificate.
+const ANONYMOUS: &Credentials = &Credentials { token: None, common_name: None, timings: None };
 
 fn put_request(key: &str, value: &str) -> pb::PutRequest {
     let (key, value) = (key.to_owned().into(), value.to_owned().into());
     pb::PutRequest { key, value, ..Default::default() }
 }
 
-/// One key, or all up to another.
+/// A request for one key, or for a range if `end` is not empty.
 fn range_request(key: &str, end: &str) -> pb::RangeRequest {
     let (key, range_end) = (key.to_owned().into(), end.to_owned().into());
     pb::RangeRequest { key, range_end, ..Default::default() }
@@ -152,19 +152,19 @@ fn range_request(key: &str, end: &str) -> pb::RangeRequest {
 
 /// Puts a key. Returns the revision.
 fn put(server: &Server, key: &str, value: &str) -> i64 {
-    block_on(server.put(NOBODY, put_request(key, value))).unwrap().revision
+    block_on(server.put(ANONYMOUS, put_request(key, value))).unwrap().revision
 }
 
-/// Puts a key, again and again.
-fn put_often(server: &Server, key: &str, times: usize, value: &str) {
+/// Puts a key `times` times.
+fn put_repeatedly(server: &Server, key: &str, times: usize, value: &str) {
     for _ in 0..times {
         put(server, key, value);
     }
 }
 
-/// The keys from one up to another.
+/// Reads the keys of a range.
 fn keys(server: &Server, key: &str, end: &str) -> Vec<String> {
-    let reading = block_on(server.read(NOBODY, true)).unwrap();
+    let reading = block_on(server.read(ANONYMOUS, true)).unwrap();
     names(&reading.range(&range_request(key, end)).unwrap().kvs)
 }
 
@@ -173,20 +173,22 @@ fn names(kvs: &mvcc::Kvs) -> Vec<String> {
     kvs.map(|kv| String::from_utf8(kv.key.to_vec()).unwrap()).collect()
 }
 
-/// What every runtime wants of the futures it is given.
+/// Tokio requires `Send` of the futures that it spawns.
 #[test]
-fn requests_may_be_moved_between_threads() {
-    fn sendable<T: Send>(future: T) -> T {
+fn request_futures_are_send() {
+    fn assert_send<T: Send>(future: T) -> T {
         future
     }
     let running = Running::start();
     let server = running.server();
-    block_on(sendable(server.put(NOBODY, put_request("a", "1")))).unwrap();
-    block_on(sendable(server.read(NOBODY, true))).unwrap();
-    block_on(sendable(server.lease_renew(NOBODY, 1))).unwrap();
-    block_on(sendable(server.member_list(NOBODY, pb::MemberListRequest::default()))).unwrap();
-    block_on(sendable(server.compact(NOBODY, pb::CompactionRequest::default()))).unwrap();
-    block_on(sendable(server.user_add(NOBODY, pb::AuthUserAddRequest::default()))).unwrap_err();
-    block_on(sendable(server.downgrade(NOBODY, pb::DowngradeRequest::default()))).unwrap_err();
-    block_on(sendable(server.status(NOBODY))).unwrap();
+    block_on(assert_send(server.put(ANONYMOUS, put_request("a", "1")))).unwrap();
+    block_on(assert_send(server.read(ANONYMOUS, true))).unwrap();
+    block_on(assert_send(server.lease_renew(ANONYMOUS, 1))).unwrap();
+    block_on(assert_send(server.member_list(ANONYMOUS, pb::MemberListRequest::default()))).unwrap();
+    block_on(assert_send(server.compact(ANONYMOUS, pb::CompactionRequest::default()))).unwrap();
+    block_on(assert_send(server.user_add(ANONYMOUS, pb::AuthUserAddRequest::default())))
+        .unwrap_err();
+    block_on(assert_send(server.downgrade(ANONYMOUS, pb::DowngradeRequest::default())))
+        .unwrap_err();
+    block_on(assert_send(server.status(ANONYMOUS))).unwrap();
 }

@@ -1,11 +1,11 @@
-//! Ranges in pieces.
+//! Range streams: ranges in chunks.
 
 use proto::etcdserverpb as pb;
 use server::{Chunk, Error, RangeStream, Refusal, Server};
 
-use super::{NOBODY, Running, block_on, names, put, range_request};
+use super::{ANONYMOUS, Running, block_on, names, put, range_request};
 
-/// A member with so many keys, each with a value of so many bytes.
+/// Starts a member with `count` keys, each with a value of `value_bytes` bytes.
 fn with_keys(max_request_bytes: usize, count: usize, value_bytes: usize) -> (Running, Server) {
     let running = Running::start_with(|config| config.max_request_bytes = max_request_bytes);
     let server = running.server();
@@ -21,7 +21,7 @@ fn all() -> pb::RangeRequest {
 }
 
 fn stream(server: &Server, request: pb::RangeRequest) -> RangeStream {
-    block_on(server.read(NOBODY, true)).unwrap().stream(request).unwrap()
+    block_on(server.read(ANONYMOUS, true)).unwrap().stream(request).unwrap()
 }
 
 fn chunks(server: &Server, request: pb::RangeRequest) -> Vec<Chunk> {
@@ -33,11 +33,11 @@ fn sizes(chunks: &[Chunk]) -> Vec<usize> {
 }
 
 #[test]
-fn pieces_grow_while_they_are_small_and_are_together_what_one_answer_is() {
+fn small_chunks_grow_and_add_up_to_the_whole_range() {
     let (_running, server) = with_keys(1 << 20, 100, 10);
     let chunks = chunks(&server, all());
     assert_eq!(sizes(&chunks), [10, 20, 40, 30]);
-    let whole = block_on(server.read(NOBODY, true)).unwrap().range(&all()).unwrap();
+    let whole = block_on(server.read(ANONYMOUS, true)).unwrap().range(&all()).unwrap();
     let together: Vec<String> = chunks.iter().flat_map(|chunk| names(&chunk.range.kvs)).collect();
     assert_eq!(together, names(&whole.kvs));
     let (last, others) = chunks.split_last().unwrap();
@@ -49,18 +49,18 @@ fn pieces_grow_while_they_are_small_and_are_together_what_one_answer_is() {
 }
 
 #[test]
-fn pieces_shrink_while_they_are_large() {
+fn large_chunks_shrink() {
     let (_running, server) = with_keys(1000, 30, 500);
     assert_eq!(sizes(&chunks(&server, all())), [10, 5, 2, 2, 2, 2, 2, 2, 2, 1]);
 }
 
 #[test]
-fn a_limit_bounds_all_pieces_together() {
+fn a_limit_bounds_all_chunks_together() {
     let (_running, server) = with_keys(1 << 20, 100, 10);
     let limited = chunks(&server, pb::RangeRequest { limit: 25, ..all() });
     assert_eq!(sizes(&limited), [10, 15]);
     let last = &limited[1].range;
-    assert!(last.more && last.count == 100, "there are more, and all are counted");
+    assert!(last.more && last.count == 100, "`more` is set, and `count` covers the whole range");
     let few = chunks(&server, pb::RangeRequest { limit: 5, ..all() });
     assert_eq!(sizes(&few), [5]);
     assert!(few[0].is_last && few[0].range.count == 100);
@@ -71,7 +71,7 @@ fn a_limit_bounds_all_pieces_together() {
 }
 
 #[test]
-fn a_count_is_one_piece_and_so_is_nothing() {
+fn a_count_and_an_empty_range_are_one_chunk() {
     let (_running, server) = with_keys(1 << 20, 20, 10);
     let count = chunks(&server, pb::RangeRequest { count_only: true, ..all() });
     assert!(count.len() == 1 && count[0].is_last && count[0].range.count == 20);
@@ -80,24 +80,28 @@ fn a_count_is_one_piece_and_so_is_nothing() {
 }
 
 #[test]
-fn all_pieces_are_of_one_revision() {
+fn all_chunks_are_read_at_one_revision() {
     let (_running, server) = with_keys(1 << 20, 20, 10);
     let mut stream = stream(&server, all());
     let first = stream.next().unwrap().unwrap();
     put(&server, "k015a", "new");
     let rest: Vec<Chunk> = stream.collect::<Result<_, _>>().unwrap();
     assert_eq!((sizes(&[first]), sizes(&rest)), (vec![10], vec![10]));
-    assert_eq!((rest[0].range.count, rest[0].range.revision), (20, 21), "as it began");
+    assert_eq!(
+        (rest[0].range.count, rest[0].range.revision),
+        (20, 21),
+        "revision at the start of the stream"
+    );
 }
 
 #[test]
-fn a_stream_that_is_overtaken_by_a_compaction_ends() {
+fn a_compaction_beyond_its_revision_ends_a_stream() {
     let (_running, server) = with_keys(1 << 20, 20, 10);
     let mut stream = stream(&server, all());
     stream.next().unwrap().unwrap();
     put(&server, "a", "1");
     let compact = pb::CompactionRequest { revision: 22, physical: false };
-    block_on(server.compact(NOBODY, compact)).unwrap();
+    block_on(server.compact(ANONYMOUS, compact)).unwrap();
     let compacted = Error::Refused(Refusal::Keys(mvcc::Error::Compacted));
     assert_eq!(stream.next(), Some(Err(compacted)));
     assert_eq!(stream.next(), None);

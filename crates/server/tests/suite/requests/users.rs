@@ -1,4 +1,4 @@
-//! Users, passwords and tokens.
+//! Authentication and permissions: users, roles, passwords and tokens.
 
 use pb::{
     AuthDisableRequest, AuthEnableRequest, AuthRoleAddRequest, AuthRoleDeleteRequest,
@@ -12,21 +12,21 @@ use proto::authpb::{Permission, UserAddOptions};
 use proto::etcdserverpb as pb;
 use server::{Credentials, Error, Refusal, Server};
 
-use super::{NOBODY, Running, block_on, put_request, range_request};
+use super::{ANONYMOUS, Running, block_on, put_request, range_request};
 
 fn refused(error: auth::Error) -> Error {
     Error::Refused(Refusal::Auth(error))
 }
 
-fn add_user(server: &Server, who: &Credentials, name: &str, password: &str) {
+fn add_user(server: &Server, credentials: &Credentials, name: &str, password: &str) {
     let (name, password) = (name.to_owned(), password.to_owned());
     let add = AuthUserAddRequest { name, password, ..Default::default() };
-    block_on(server.user_add(who, add)).unwrap();
+    block_on(server.user_add(credentials, add)).unwrap();
 }
 
-fn grant_role(server: &Server, who: &Credentials, user: &str, role: &str) {
+fn grant_role(server: &Server, credentials: &Credentials, user: &str, role: &str) {
     let (user, role) = (user.to_owned(), role.to_owned());
-    block_on(server.user_grant_role(who, AuthUserGrantRoleRequest { user, role })).unwrap();
+    block_on(server.user_grant_role(credentials, AuthUserGrantRoleRequest { user, role })).unwrap();
 }
 
 fn token(server: &Server, name: &str, password: &str) -> Result<Credentials, Error> {
@@ -35,35 +35,36 @@ fn token(server: &Server, name: &str, password: &str) -> Result<Credentials, Err
     Ok(Credentials { token: Some(response.token), ..Credentials::default() })
 }
 
-fn put(server: &Server, who: &Credentials, key: &str) -> Result<i64, Error> {
-    Ok(block_on(server.put(who, put_request(key, "x")))?.revision)
+fn put(server: &Server, credentials: &Credentials, key: &str) -> Result<i64, Error> {
+    Ok(block_on(server.put(credentials, put_request(key, "x")))?.revision)
 }
 
-/// Users root, who may do everything, and alice, who may read and write from a up to c. Returns the tokens of both.
+/// Enables auth with the users root and alice, who may read and write `[a, c)`. Returns the tokens
+/// of both.
 pub(super) fn enable(server: &Server) -> (Credentials, Credentials) {
-    add_user(server, NOBODY, "root", "rootpw");
-    grant_role(server, NOBODY, "root", "root");
-    add_user(server, NOBODY, "alice", "alicepw");
+    add_user(server, ANONYMOUS, "root", "rootpw");
+    grant_role(server, ANONYMOUS, "root", "root");
+    add_user(server, ANONYMOUS, "alice", "alicepw");
     let web = AuthRoleAddRequest { name: "web".to_owned() };
-    block_on(server.role_add(NOBODY, web)).unwrap();
+    block_on(server.role_add(ANONYMOUS, web)).unwrap();
     let (key, range_end) = ("a".into(), "c".into());
     let perm = Some(Permission { perm_type: Type::Readwrite.into(), key, range_end });
     let grant = AuthRoleGrantPermissionRequest { name: "web".to_owned(), perm };
-    block_on(server.role_grant_permission(NOBODY, grant)).unwrap();
-    grant_role(server, NOBODY, "alice", "web");
-    block_on(server.auth_enable(NOBODY, AuthEnableRequest {})).unwrap();
+    block_on(server.role_grant_permission(ANONYMOUS, grant)).unwrap();
+    grant_role(server, ANONYMOUS, "alice", "web");
+    block_on(server.auth_enable(ANONYMOUS, AuthEnableRequest {})).unwrap();
     (token(server, "root", "rootpw").unwrap(), token(server, "alice", "alicepw").unwrap())
 }
 
 #[test]
-fn whoever_asks_has_to_be_somebody_who_may() {
+fn a_put_needs_a_valid_token_and_permission() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
     assert_eq!(put(&server, &alice, "a"), Ok(2));
     assert_eq!(put(&server, &root, "x"), Ok(3));
     assert_eq!(put(&server, &alice, "x"), Err(refused(auth::Error::PermissionDenied)));
-    assert_eq!(put(&server, NOBODY, "a"), Err(refused(auth::Error::UserEmpty)));
+    assert_eq!(put(&server, ANONYMOUS, "a"), Err(refused(auth::Error::UserEmpty)));
     let bearer = alice.token.as_ref().map(|token| format!("Bearer {token}"));
     assert_eq!(put(&server, &Credentials { token: bearer, ..alice.clone() }, "b"), Ok(4));
     let unknown =
@@ -75,19 +76,19 @@ fn whoever_asks_has_to_be_somebody_who_may() {
 }
 
 #[test]
-fn reading_is_for_those_who_may_as_well() {
+fn a_range_needs_a_valid_token_and_permission() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
     put(&server, &root, "x").unwrap();
-    let read = |who: &Credentials, key: &str, end: &str| {
-        let reading = block_on(server.read(who, true))?;
+    let read = |credentials: &Credentials, key: &str, end: &str| {
+        let reading = block_on(server.read(credentials, true))?;
         reading.range(&range_request(key, end)).map(|range| range.count)
     };
     assert_eq!(read(&alice, "a", "c"), Ok(0));
     assert_eq!(read(&alice, "a", "z"), Err(refused(auth::Error::PermissionDenied)));
     assert_eq!(read(&root, "a", "z"), Ok(1));
-    assert_eq!(read(NOBODY, "a", ""), Err(refused(auth::Error::UserEmpty)));
+    assert_eq!(read(ANONYMOUS, "a", ""), Err(refused(auth::Error::UserEmpty)));
     let reading = block_on(server.read(&alice, true)).unwrap();
     let denied = reading.stream(range_request("a", "z")).unwrap_err();
     assert_eq!(denied, refused(auth::Error::PermissionDenied));
@@ -96,7 +97,7 @@ fn reading_is_for_those_who_may_as_well() {
 }
 
 #[test]
-fn what_was_begun_before_rights_changed_is_not_ended_after() {
+fn a_change_of_users_ends_reads_in_progress() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
@@ -110,15 +111,15 @@ fn what_was_begun_before_rights_changed_is_not_ended_after() {
     assert_eq!(reading.range(&range_request("a", "")).unwrap_err(), old);
     assert_eq!(stream.next(), Some(Err(old)));
     assert_eq!(stream.next(), None);
-    assert_eq!(put(&server, &alice, "a"), Ok(22), "a simple token is good for any revision");
+    assert_eq!(put(&server, &alice, "a"), Ok(22), "a simple token is valid at any auth revision");
 }
 
 #[test]
-fn a_password_is_known_to_be_right_or_wrong_and_no_more() {
+fn authentication_fails_alike_for_unknown_users_and_wrong_passwords() {
     let running = Running::start();
     let server = running.server();
-    let nobody_asks = token(&server, "root", "rootpw").unwrap_err();
-    assert_eq!(nobody_asks, refused(auth::Error::AuthNotEnabled));
+    let disabled = token(&server, "root", "rootpw").unwrap_err();
+    assert_eq!(disabled, refused(auth::Error::AuthNotEnabled));
     let (root, _) = enable(&server);
     let failed = refused(auth::Error::AuthFailed);
     assert_eq!(token(&server, "alice", "rootpw").unwrap_err(), failed);
@@ -131,7 +132,7 @@ fn a_password_is_known_to_be_right_or_wrong_and_no_more() {
 }
 
 #[test]
-fn a_changed_password_ends_what_was_had_with_the_old_one() {
+fn a_changed_password_invalidates_the_tokens_of_the_user() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
@@ -145,7 +146,7 @@ fn a_changed_password_ends_what_was_had_with_the_old_one() {
 }
 
 #[test]
-fn passwords_are_hashed_for_those_who_may_set_them() {
+fn permissions_are_checked_before_a_password_is_hashed() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
@@ -156,14 +157,14 @@ fn passwords_are_hashed_for_those_who_may_set_them() {
     };
     let denied = block_on(server.user_add(&alice, long())).unwrap_err();
     assert_eq!(denied, refused(auth::Error::PermissionDenied));
-    let empty = block_on(server.user_add(NOBODY, long())).unwrap_err();
+    let empty = block_on(server.user_add(ANONYMOUS, long())).unwrap_err();
     assert_eq!(empty, refused(auth::Error::UserEmpty));
     let error = block_on(server.user_add(&root, long())).unwrap_err();
     assert_eq!(error.to_string(), "bcrypt: password length exceeds 72 bytes");
 }
 
 #[test]
-fn no_password_goes_to_the_disk() {
+fn passwords_are_not_written_to_the_log() {
     let mut running = Running::start();
     let server = running.server();
     let (root, _) = enable(&server);
@@ -187,37 +188,37 @@ fn no_password_goes_to_the_disk() {
 }
 
 #[test]
-fn a_certificate_names_a_user_if_it_is_asked_for() {
-    for asked in [true, false] {
-        let running = Running::start_with(|config| config.client_cert_auth = asked);
+fn a_certificate_names_the_user_if_client_cert_auth_is_on() {
+    for client_cert_auth in [true, false] {
+        let running = Running::start_with(|config| config.client_cert_auth = client_cert_auth);
         let server = running.server();
         let (root, _) = enable(&server);
         let named = Credentials { common_name: Some("alice".to_owned()), ..Credentials::default() };
         let empty = Err(refused(auth::Error::UserEmpty));
-        assert_eq!(put(&server, &named, "a"), if asked { Ok(2) } else { empty });
+        assert_eq!(put(&server, &named, "a"), if client_cert_auth { Ok(2) } else { empty });
         let both = Credentials { token: root.token.clone(), ..named };
         let info = block_on(server.auth_info(&both)).unwrap().unwrap();
-        assert_eq!(info.username, "root", "the token counts");
+        assert_eq!(info.username, "root", "the token takes precedence");
     }
 }
 
 #[test]
-fn a_token_of_an_entry_that_never_comes_is_refused_in_the_end() {
+fn a_token_with_an_unreachable_index_is_refused_after_a_timeout() {
     let running = Running::start_fast(20, |_| {});
     let server = running.server();
     enable(&server);
     let began = server.now();
     for index in [u64::MAX, server.applied().0 + 10] {
         let never =
-            Credentials { token: Some(format!("abcdefghijklmnop.{index}")), ..NOBODY.clone() };
+            Credentials { token: Some(format!("abcdefghijklmnop.{index}")), ..ANONYMOUS.clone() };
         let invalid = Err(refused(auth::Error::InvalidAuthToken));
         assert_eq!(put(&server, &never, "a"), invalid);
     }
-    assert!(server.now() - began >= 2 * server.config().request_timeout(), "it was waited for");
+    assert!(server.now() - began >= 2 * server.config().request_timeout(), "refused too early");
 }
 
 #[test]
-fn a_token_of_an_entry_that_comes_late_is_waited_for() {
+fn a_token_with_a_later_index_waits_for_its_entry() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
@@ -231,22 +232,22 @@ fn a_token_of_an_entry_that_comes_late_is_waited_for() {
     };
     (0..3).for_each(|_| assert!(put(&server, &root, "x").is_ok()));
     let unknown = asking.join().unwrap();
-    assert_eq!(unknown, Err(refused(auth::Error::InvalidAuthToken)), "but it is nobody's");
+    assert_eq!(unknown, Err(refused(auth::Error::InvalidAuthToken)), "no user has this token");
 }
 
 #[test]
-fn some_questions_are_for_the_role_root_and_some_for_anybody_with_a_name() {
+fn some_requests_need_the_role_root_and_some_any_user() {
     let running = Running::start();
     let server = running.server();
-    assert_eq!(block_on(server.check_admin(NOBODY)), Ok(()), "nobody minds yet");
+    assert_eq!(block_on(server.check_admin(ANONYMOUS)), Ok(()), "auth is disabled");
     let (root, alice) = enable(&server);
     let empty = || Err(refused(auth::Error::UserEmpty));
     let denied = Err(refused(auth::Error::PermissionDenied));
     assert_eq!(block_on(server.check_admin(&root)), Ok(()));
     assert_eq!(block_on(server.check_admin(&alice)), denied);
-    assert_eq!(block_on(server.check_admin(NOBODY)), empty());
+    assert_eq!(block_on(server.check_admin(ANONYMOUS)), empty());
     assert_eq!(block_on(server.check_any_user(&alice)), Ok(()));
-    assert_eq!(block_on(server.check_any_user(NOBODY)), empty());
+    assert_eq!(block_on(server.check_any_user(ANONYMOUS)), empty());
     let compact = pb::CompactionRequest { revision: 1, physical: false };
     assert_eq!(block_on(server.compact(&alice, compact)).map(drop), denied);
     assert_eq!(block_on(server.defragment(&alice)), denied);
@@ -267,42 +268,45 @@ fn some_questions_are_for_the_role_root_and_some_for_anybody_with_a_name() {
     assert_eq!(block_on(server.member_promote(&alice, promote)).map(drop), denied);
     let raise = pb::AlarmRequest { action: 1, member_id: 1, alarm: 1 };
     assert_eq!(block_on(server.alarm(&alice, raise)).map(drop), denied);
-    assert!(block_on(server.alarm(&alice, pb::AlarmRequest::default())).is_ok(), "to list them");
+    assert!(
+        block_on(server.alarm(&alice, pb::AlarmRequest::default())).is_ok(),
+        "listing alarms needs no role"
+    );
     assert!(block_on(server.status(&alice)).is_ok());
-    assert_eq!(block_on(server.status(NOBODY)).map(drop), empty());
+    assert_eq!(block_on(server.status(ANONYMOUS)).map(drop), empty());
     let list = pb::MemberListRequest { linearizable: true };
     assert!(block_on(server.member_list(&alice, list)).is_ok());
-    assert_eq!(block_on(server.member_list(NOBODY, list)).map(drop), empty());
+    assert_eq!(block_on(server.member_list(ANONYMOUS, list)).map(drop), empty());
 }
 
 #[test]
-fn leases_belong_to_those_who_may_write_their_keys() {
+fn renewing_and_revoking_a_lease_needs_permission_for_its_keys() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let grant = pb::LeaseGrantRequest { id: 7, ttl: 60 };
     let empty = Err(refused(auth::Error::UserEmpty));
-    assert_eq!(block_on(server.lease_grant(NOBODY, grant)).map(drop), empty);
+    assert_eq!(block_on(server.lease_grant(ANONYMOUS, grant)).map(drop), empty);
     block_on(server.lease_grant(&alice, grant)).unwrap();
     let put = pb::PutRequest { lease: 7, ..put_request("x", "1") };
     block_on(server.put(&root, put)).unwrap();
     let denied = Err(refused(auth::Error::PermissionDenied));
     assert_eq!(block_on(server.lease_renew(&alice, 7)).map(drop), denied);
-    assert_eq!(block_on(server.lease_renew(NOBODY, 7)).map(drop), empty);
+    assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)).map(drop), empty);
     assert_eq!(block_on(server.lease_renew(&root, 7)), Ok(60));
     let revoke = pb::LeaseRevokeRequest { id: 7 };
     assert_eq!(block_on(server.lease_revoke(&alice, revoke)).map(drop), denied);
     let look = |keys| pb::LeaseTimeToLiveRequest { id: 7, keys };
     assert_eq!(block_on(server.lease_time_to_live(&alice, look(true))).map(drop), denied);
     assert!(block_on(server.lease_time_to_live(&alice, look(false))).is_ok());
-    assert_eq!(block_on(server.lease_time_to_live(NOBODY, look(false))).map(drop), empty);
+    assert_eq!(block_on(server.lease_time_to_live(ANONYMOUS, look(false))).map(drop), empty);
     let leases = pb::LeaseLeasesRequest {};
     assert_eq!(block_on(server.lease_leases(&alice, leases)).map(drop), denied);
     assert_eq!(block_on(server.lease_leases(&root, leases)).unwrap().leases.len(), 1);
 }
 
 #[test]
-fn users_and_roles_come_and_go() {
+fn users_and_roles_are_listed_changed_and_deleted() {
     let running = Running::start();
     let server = running.server();
     let (root, alice) = enable(&server);
@@ -324,11 +328,11 @@ fn users_and_roles_come_and_go() {
     assert!(roles.roles.iter().all(|role| role == "root"), "{roles:?}");
     let delete = AuthUserDeleteRequest { name: "alice".to_owned() };
     block_on(server.user_delete(&root, delete)).unwrap();
-    let status = block_on(server.auth_status(NOBODY, AuthStatusRequest {})).unwrap();
+    let status = block_on(server.auth_status(ANONYMOUS, AuthStatusRequest {})).unwrap();
     assert!(status.enabled);
     assert_eq!(status.auth_revision, server.state().auth.revision());
     block_on(server.auth_disable(&root, AuthDisableRequest {})).unwrap();
-    let status = block_on(server.auth_status(NOBODY, AuthStatusRequest {})).unwrap();
+    let status = block_on(server.auth_status(ANONYMOUS, AuthStatusRequest {})).unwrap();
     let header = status.header.unwrap();
     assert!(!status.enabled);
     assert_eq!((header.cluster_id, header.revision), (server.cluster_id().0, 1));

@@ -1,7 +1,8 @@
-//! Requests that nobody in his right mind would propose, and that can be decoded all the same.
+//! Proptest strategies for arbitrary requests that can be decoded.
 //!
-//! Interval kind there is, with numbers at their ends, keys and names that are empty, long or of odd bytes, enums that nobody knows, and
-//! transactions within transactions. Keys, leases and names are few, so that requests meet.
+//! The strategies cover every kind of request, with numbers at their limits, keys and names that
+//! are empty, long or of unusual bytes, unknown enum values and nested transactions. Keys, leases
+//! and names are few, so that requests affect each other.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -15,18 +16,18 @@ use proto::etcdserverpb::compare::TargetUnion;
 use proto::etcdserverpb::request_op::Request as Op;
 use proto::membershippb;
 
-/// How deep transactions are nested. Decoding takes more; the fuzzer tries that.
+/// Maximum nesting of transactions. Decoding accepts deeper nesting, which the fuzzer covers.
 const DEPTH: u32 = 3;
-/// More than a key or name of the database may have.
+/// Length of a key or name that exceeds the bolt limit of 32 KiB.
 const LONG: usize = 33_000;
 
-/// Mostly a small number, where there is something.
+/// A small number that is likely to be in use, or sometimes a limit.
 fn number() -> BoxedStrategy<i64> {
     let ends = [0, -1, i64::MAX, i64::MIN, i64::MAX - 1, 9_000_000_000, 9_000_000_001];
     prop_oneof![4 => 0..12_i64, 1 => select(ends.to_vec())].boxed()
 }
 
-/// One of an enum, or of none.
+/// A value of an enum, or sometimes an unknown one.
 fn choice() -> BoxedStrategy<i32> {
     prop_oneof![5 => 0..6_i32, 1 => select(&[-1, 77, i32::MAX, i32::MIN][..])].boxed()
 }
@@ -160,7 +161,7 @@ fn with<T: std::fmt::Debug + 'static>(
     value.prop_map(request).boxed()
 }
 
-/// About keys and leases.
+/// Requests about keys and leases, with their weights.
 fn keys() -> Vec<(u32, BoxedStrategy<Request>)> {
     let compaction = (number(), any::<bool>())
         .prop_map(|(revision, physical)| pb::CompactionRequest { revision, physical });
@@ -182,7 +183,7 @@ fn keys() -> Vec<(u32, BoxedStrategy<Request>)> {
     ]
 }
 
-/// About users.
+/// Requests about users, with their weights.
 fn users() -> Vec<(u32, BoxedStrategy<Request>)> {
     let password = || select(&["", "", "", "secret", "aGFzaA==", "not base64"][..]);
     let password = move || password().prop_map(str::to_owned);
@@ -230,7 +231,7 @@ fn users() -> Vec<(u32, BoxedStrategy<Request>)> {
     ]
 }
 
-/// About roles.
+/// Requests about roles, with their weights.
 fn roles() -> Vec<(u32, BoxedStrategy<Request>)> {
     let permission = (choice(), key(), key()).prop_map(|(perm_type, key, range_end)| Permission {
         perm_type,
@@ -262,7 +263,7 @@ fn roles() -> Vec<(u32, BoxedStrategy<Request>)> {
     ]
 }
 
-/// About the cluster.
+/// Requests about the cluster, with their weights.
 fn cluster() -> Vec<(u32, BoxedStrategy<Request>)> {
     let attributes = (name(), vec(name(), 0..2))
         .prop_map(|(name, client_urls)| membershippb::Attributes { name, client_urls });

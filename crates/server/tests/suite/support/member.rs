@@ -1,4 +1,4 @@
-//! A member without a network: the state machine over a simulated disk, and what consensus would tell it.
+//! A state machine on a simulated disk. The tests feed it entries, as consensus would.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use types::{Index, MemberId, Term};
 
 use server::Voters;
 
-/// The file of every member.
+/// Name of the database file.
 const FILE: &str = "db";
 
-/// How a member differs from others that must agree with it all the same.
+/// Local settings of a member, which must not affect its replicated state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Bytes that the database may have; negative for any number.
+    /// Quota of the database in bytes; negative for none.
     pub(crate) quota: i64,
-    /// Revisions that a turn of compaction looks at.
+    /// Revisions that one turn of compaction visits.
     pub(crate) compaction_batch_limit: usize,
-    /// Bytes that may be pending. If few, each transaction of the backend becomes one of the file.
+    /// Maximum bytes in the pending batch. With 0, each backend transaction is a file transaction.
     pub(crate) pending_bytes_max: usize,
-    /// Whether somebody waits for answers here.
+    /// Whether each request has a waiter on this member.
     pub(crate) waits: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Space for anything, and commits only where a test makes them.
+    /// No quota, and commits only where a test makes them.
     pub(crate) const DEFAULT: Setup = Setup {
         quota: -1,
         compaction_batch_limit: 3,
@@ -53,27 +53,27 @@ impl Setup {
     };
 }
 
-/// A member that is fed with entries by hand.
+/// A member to which tests apply entries directly.
 pub(crate) struct Member {
     pub(crate) disk: SimDisk,
     pub(crate) machine: StateMachine,
-    pub(crate) voters: Heard,
+    pub(crate) voters: RecordedConfChanges,
     pub(crate) setup: Setup,
 }
 
 impl Member {
-    /// A new member, on a disk of its own.
+    /// Creates a member on a new disk.
     pub(crate) fn new(setup: Setup) -> Member {
         Member::open(&SimDisk::new(0), setup).expect("a disk without faults")
     }
 
-    /// Opens what is on a disk, or makes it.
+    /// Opens the member on a disk, or creates it.
     pub(crate) fn open(disk: &SimDisk, setup: Setup) -> anyhow::Result<Member> {
         let clock: Arc<dyn Clock> = Arc::new(SimClock::default());
         let shared = Arc::new(disk.clone());
         let backend =
             Backend::open(shared, Arc::clone(&clock), Path::new(FILE), small_pages(setup))
-                .context("open the database")?;
+                .context("open database")?;
         let auth = AuthStore::new(Tokens::simple(DEFAULT_TTL), Arc::clone(&clock), cheap());
         let (id, local) = (ClusterId(1), MemberId(1));
         let cluster = Cluster::new(id, local, LEARNERS_MAX_DEFAULT, Membership::default());
@@ -87,22 +87,22 @@ impl Member {
         };
         let machine = StateMachine::open(backend, clock, auth, cluster, config)?;
         let conf = meta::conf_state(&machine.backend.view())?.unwrap_or_default();
-        let voters = Heard { voters: conf.into(), heard: Vec::new() };
+        let voters = RecordedConfChanges { voters: conf.into(), changes: Vec::new() };
         Ok(Member { disk: disk.clone(), machine, voters, setup })
     }
 
-    /// Ends without committing what is pending, and starts again.
+    /// Drops the member without committing the pending batch, and opens it again.
     pub(crate) fn restart(self) -> anyhow::Result<Member> {
         let Member { disk, machine, setup, .. } = self;
         drop(machine);
         Member::open(&disk, setup)
     }
 
-    /// What this member would be if it ended now and started again, beside it.
+    /// Commits, and opens a copy of the disk as a second member.
     pub(crate) fn reopened(&self) -> Member {
         self.machine.backend.force_commit().expect("a disk without faults");
-        // All of it is durable, so a power cut makes a copy.
-        Member::open(&self.disk.power_cut(0), self.setup).expect("what was just written")
+        // Everything is durable, so a power cut yields an exact copy.
+        Member::open(&self.disk.power_cut(0), self.setup).expect("a database that was just written")
     }
 
     /// Applies an entry.
@@ -111,55 +111,55 @@ impl Member {
         self.machine.apply(entry, &|_| waits, &mut self.voters)
     }
 
-    /// Applies the next entry, which carries a request.
+    /// Applies a request as the next entry. Returns its outcome.
     pub(crate) fn apply_next(&mut self, request: &InternalRaftRequest) -> Outcome {
-        match self.apply(&self.next(request)).expect("a request that makes sense") {
+        match self.apply(&self.next(request)).expect("a valid request") {
             Applied::Request(outcome) => outcome,
             other => panic!("a request was applied as {other:?}"),
         }
     }
 
-    /// Likewise; what the request came to.
+    /// Applies a request as the next entry. Returns its reply or refusal.
     pub(crate) fn answer(&mut self, request: &InternalRaftRequest) -> Result<Reply, Refusal> {
-        self.apply_next(request).result.expect("somebody waits")
+        self.apply_next(request).result.expect("a request with a waiter")
     }
 
-    /// The entry after the last that was applied, with a request.
+    /// Builds the entry after the last applied one, with a request.
     pub(crate) fn next(&self, request: &InternalRaftRequest) -> Entry {
         self.next_raw(EntryType::Normal, request.encode_to_vec())
     }
 
-    /// Likewise, of any kind and with any bytes.
+    /// Builds the entry after the last applied one, of any kind and with any bytes.
     pub(crate) fn next_raw(&self, kind: EntryType, data: Vec<u8>) -> Entry {
         let (index, term) = self.applied();
         let (index, term) = (index.next(), term.max(Term(1)));
         Entry { term, index, kind, data: Bytes::from(data), ..Entry::default() }
     }
 
-    /// The last entry that was applied.
+    /// Index and term of the last applied entry.
     pub(crate) fn applied(&self) -> (Index, Term) {
         self.machine.applied().expect("a sound database")
     }
 
-    /// Does all that compactions have left to do.
+    /// Runs turns of compaction until none is left.
     pub(crate) fn finish_compactions(&self) {
         while self.turn_compaction() {}
     }
 
-    /// Does a piece of it. Returns whether there was any.
+    /// Runs one turn of compaction. Returns whether there was work.
     pub(crate) fn turn_compaction(&self) -> bool {
         let turn = self.machine.store.turn_compaction().expect("a disk without faults");
         turn != CompactionTurn::Idle
     }
 
-    /// Commits to the file what is pending.
+    /// Commits the pending batch.
     pub(crate) fn commit(&self) {
         self.machine.backend.committer().turn().expect("a disk without faults");
     }
 }
 
-/// Small pages and little growth, so that a commit touches many pages and a cut has little to copy; and no waiting for a file that a test forgot
-/// to let go of.
+/// Configures small pages and little growth, so that a commit touches many pages and a power cut
+/// copies little. The short lock timeout fails a test that forgot to close the file.
 fn small_pages(setup: Setup) -> backend::Config {
     let pending_bytes_max = setup.pending_bytes_max;
     let mut config = backend::Config { pending_bytes_max, ..backend::Config::default() };
@@ -169,35 +169,35 @@ fn small_pages(setup: Setup) -> backend::Config {
     config
 }
 
-/// Of a token: zero stands for the default.
+/// TTL of a simple token: zero selects the default.
 const DEFAULT_TTL: std::time::Duration = std::time::Duration::ZERO;
 
-/// The cheapest hash of a password there is.
+/// The lowest bcrypt cost.
 fn cheap() -> Cost {
     Cost::new(auth::COST_MIN)
 }
 
-/// A header for the user root as things are, so that a request is refused for no reason of rights.
+/// A header of the user root at the current auth revision, which passes all permission checks.
 pub(crate) fn as_root(member: &Member) -> Option<RequestHeader> {
     header(member, "root")
 }
 
-/// A header for a user as things are.
+/// A header of a user at the current auth revision.
 pub(crate) fn header(member: &Member, user: &str) -> Option<RequestHeader> {
     let auth_revision = member.machine.auth.revision();
     Some(RequestHeader { id: 1, username: user.to_owned(), auth_revision })
 }
 
-/// Who votes, and what was passed on.
+/// The voters, and the conf changes that reached consensus.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct RecordedConfChanges {
     voters: Voters,
-    pub(crate) heard: Vec<(Index, ConfChange)>,
+    pub(crate) changes: Vec<(Index, ConfChange)>,
 }
 
-impl ConfChanges for Heard {
+impl ConfChanges for RecordedConfChanges {
     fn apply(&mut self, index: Index, change: &ConfChange) -> ConfState {
-        self.heard.push((index, change.clone()));
+        self.changes.push((index, change.clone()));
         self.voters.apply(index, change)
     }
 }

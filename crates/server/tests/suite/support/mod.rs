@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests: a member without threads, requests, workloads and comparisons.
 
 pub(crate) mod arbitrary;
 pub(crate) mod member;

@@ -1,4 +1,4 @@
-//! All that can be seen of a member: the bytes of its database, and what it answers from memory.
+//! Comparison of members: the bytes of the database, and the state in memory.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use proto::etcdserverpb::{
 use server::StateMachine;
 use types::LeaseId;
 
-/// The most revisions that keys are looked at: the last ones.
+/// Number of latest revisions at which keys are read.
 const REVISIONS_MAX: i64 = 60;
 
-/// Pairs of a bucket, in order.
+/// Keys and values of a bucket, in key order.
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a member looks like from outside.
+/// The complete observable state of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) buckets: BTreeMap<&'static str, Pairs>,
-    pub(crate) answers: Answers,
+    pub(crate) memory: InMemoryState,
 }
 
-/// What it answers from memory.
+/// The state that a member holds in memory, as its API returns it.
 #[derive(Clone, Debug)]
-pub(crate) struct Answers {
+pub(crate) struct InMemoryState {
     pub(crate) current: i64,
     pub(crate) compacted: i64,
     pub(crate) keys: u64,
-    /// None after a compaction at zero: see [`hash`].
+    /// None after a compaction at revision 0: see [`hash`].
     pub(crate) hash: Option<Result<(KeyValueHash, i64), Error>>,
-    /// Everything, at each revision that can be read.
+    /// All keys at each readable revision.
     pub(crate) ranges: Vec<(i64, Result<RangeResult, Error>)>,
     pub(crate) leases: Vec<Lease>,
     pub(crate) auth: AuthStatusResponse,
@@ -43,32 +43,32 @@ pub(crate) struct Answers {
     pub(crate) alarms: Vec<AlarmMember>,
 }
 
-/// A lease, the seconds that it was granted for, and its keys.
+/// A lease, its granted TTL in seconds, and its keys.
 type Lease = (LeaseId, i64, Vec<Vec<u8>>);
 
 impl Observed {
-    /// Looks at everything.
+    /// Reads the state of a member.
     pub(crate) fn of(machine: &StateMachine) -> Observed {
-        Observed { buckets: buckets(&machine.backend.view()), answers: Answers::of(machine) }
+        Observed { buckets: buckets(&machine.backend.view()), memory: InMemoryState::of(machine) }
     }
 
-    /// Fails with what differs, rather than with all there is.
+    /// Panics with the first difference.
     pub(crate) fn assert_same(&self, wanted: &Observed, when: &dyn std::fmt::Display) {
         for (name, pairs) in &self.buckets {
             let other = &wanted.buckets[name];
             if let Some((found, wanted)) = first_difference(pairs, other) {
-                panic!("{when}: bucket {name} has {found}, not {wanted}");
+                panic!("{when}: bucket {name}: expected {wanted}, got {found}");
             }
         }
-        self.answers.assert_same(&wanted.answers, when);
+        self.memory.assert_same(&wanted.memory, when);
     }
 }
 
-impl Answers {
-    /// Asks for everything.
-    pub(crate) fn of(machine: &StateMachine) -> Answers {
+impl InMemoryState {
+    /// Reads the state in memory.
+    pub(crate) fn of(machine: &StateMachine) -> InMemoryState {
         let StateMachine { store, auth, cluster, alarms, .. } = machine;
-        Answers {
+        InMemoryState {
             current: store.current(),
             compacted: store.compacted(),
             keys: store.keys(),
@@ -82,8 +82,8 @@ impl Answers {
         }
     }
 
-    /// Fails with what differs.
-    pub(crate) fn assert_same(&self, wanted: &Answers, when: &dyn std::fmt::Display) {
+    /// Panics with the first difference.
+    pub(crate) fn assert_same(&self, wanted: &InMemoryState, when: &dyn std::fmt::Display) {
         assert_eq!(self.current, wanted.current, "{when}: revision");
         assert_eq!(self.compacted, wanted.compacted, "{when}: compacted revision");
         assert_eq!(self.keys, wanted.keys, "{when}: number of keys");
@@ -102,21 +102,21 @@ impl Answers {
     }
 }
 
-/// All there is in the database, byte by byte.
+/// Content of all buckets.
 pub(crate) fn buckets(view: &View) -> BTreeMap<&'static str, Pairs> {
     Bucket::ALL.into_iter().map(|bucket| (bucket.name(), pairs(view, bucket))).collect()
 }
 
-/// What is in a bucket.
+/// Content of a bucket.
 pub(crate) fn pairs(view: &View, bucket: Bucket) -> Pairs {
-    let all = view.all(bucket).expect("a sound database").map(|item| item.expect("a sound one"));
+    let all = view.all(bucket).expect("a sound database").map(|item| item.expect("a sound page"));
     all.map(|item| (item.key.to_vec(), item.value.to_vec())).collect()
 }
 
-/// The hash of everything.
+/// Returns the hash of the whole store (`HashKV` at revision 0), unless a compaction hides it.
 ///
-/// As in etcd, a compaction leaves its hash under its revision, also under zero, where the hash of everything is asked for: until a restart
-/// it stands in that one's place.
+/// Compat: as in etcd, a compaction stores its hash under its revision. After a compaction at
+/// revision 0 that hash is returned instead of the current one, until a restart.
 fn hash(store: &WatchableStore) -> Option<Result<(KeyValueHash, i64), Error>> {
     let hidden = store.compaction_hashes().iter().any(|hash| hash.revision == 0);
     (!hidden).then(|| store.hash_kv(0))
@@ -135,7 +135,7 @@ fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
     (first..=current).map(range).collect()
 }
 
-/// By id: their order is by expiry on the member that leads.
+/// All leases by id. The lessor of a leader returns them in order of expiry.
 fn leases(machine: &StateMachine) -> Vec<Lease> {
     let mut ids = machine.lessor.leases();
     ids.sort_unstable();
@@ -146,7 +146,10 @@ fn lease(machine: &StateMachine, id: LeaseId) -> Lease {
     let lessor = &machine.lessor;
     let granted = lessor.time_to_live(id, std::time::Duration::ZERO).expect("it is listed").granted;
     let keys = lessor.keys_of(id).expect("it is listed");
-    assert!(keys.iter().all(|key| lessor.lease_of(key) == Some(id)), "both ways of lease {id}");
+    assert!(
+        keys.iter().all(|key| lessor.lease_of(key) == Some(id)),
+        "keys of lease {id} name another lease"
+    );
     (id, granted, keys.into_iter().map(Vec::from).collect())
 }
 
@@ -164,11 +167,11 @@ fn users(machine: &StateMachine) -> Vec<String> {
     users.chain(auth.role_list().roles.into_iter().map(role)).collect()
 }
 
-/// The first pair that only one of them has, as text.
+/// The first pair that differs, as text.
 fn first_difference(found: &Pairs, wanted: &Pairs) -> Option<(String, String)> {
     let text = |pair: Option<&(Vec<u8>, Vec<u8>)>| match pair {
         Some((key, value)) => format!("{} → {}", key.escape_ascii(), value.escape_ascii()),
-        None => "no more".to_owned(),
+        None => "end of bucket".to_owned(),
     };
     let longest = found.len().max(wanted.len());
     let differs = (0..longest).find(|at| found.get(*at) != wanted.get(*at))?;

@@ -1,9 +1,9 @@
-//! Looking at a future without a runtime.
+//! Polling of futures without a runtime.
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
-/// What a future has come to, if it has.
+/// Polls a future once. Returns its value if it is ready.
 pub(crate) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -1,4 +1,4 @@
-//! Requests as members propose them.
+//! Builders of requests, as members propose them.
 
 use bytes::Bytes;
 use membership::{Attributes, Change, RaftAttributes};
@@ -12,7 +12,7 @@ use proto::etcdserverpb::request_op::Request as Op;
 use proto::membershippb;
 use types::MemberId;
 
-/// A hash of a password, as it goes through the log: nobody looks at what it says.
+/// An encoded password hash, as it is in the log. No test checks a password against it.
 const HASHED: &str = "JDJhJDA0JHNhbHQ=";
 
 pub(crate) fn put(key: &str, value: &[u8], lease: i64) -> Request {
@@ -29,7 +29,7 @@ pub(crate) fn range(key: &str) -> Request {
     Request { range: Some(range), ..Request::default() }
 }
 
-/// Deletes one key, or all up to another.
+/// Deletes one key, or a range if `end` is not empty.
 pub(crate) fn delete(key: &str, end: &str) -> Request {
     let (key, range_end) = (Bytes::from(key.to_owned()), Bytes::from(end.to_owned()));
     let delete = pb::DeleteRangeRequest { key, range_end, prev_kv: true };
@@ -155,7 +155,7 @@ pub(crate) fn role_get(role: &str) -> Request {
     Request { auth_role_get: get, ..Request::default() }
 }
 
-/// Permission to read and write from one key up to another, or of one key.
+/// Grants permission to read and write one key, or a range if `end` is not empty.
 pub(crate) fn role_grant(role: &str, key: &str, end: &str) -> Request {
     let (key, range_end) = (Bytes::from(key.to_owned()), Bytes::from(end.to_owned()));
     let perm = Some(Permission { perm_type: Type::Readwrite.into(), key, range_end });
@@ -188,13 +188,13 @@ pub(crate) fn attributes(member_id: u64, name: &str) -> Request {
     Request { cluster_member_attr_set: set, ..Request::default() }
 }
 
-/// A member to be added, reached at a host.
+/// A member with one peer URL and no attributes.
 pub(crate) fn member(id: u64, host: &str, is_learner: bool) -> membership::Member {
     let raft = RaftAttributes { peer_urls: vec![format!("http://{host}:2380")], is_learner };
     membership::Member { id: MemberId(id), raft, attributes: Attributes::default() }
 }
 
-/// The data of an entry that changes members.
+/// Encodes the data of a conf change entry.
 pub(crate) fn conf_change(change: &Change, request: u64) -> Vec<u8> {
     change.to_conf_change(Some(request)).encode_to_vec()
 }
