@@ -150,7 +150,7 @@ fn key(number: u64) -> [u8; 17] {
 
 fn load(db: &Db, from: u64, to: u64) {
     let value = [7; VALUE];
-    for first in (from..to).step_by(usize::try_from(BATCH).expect("small")) {
+    for first in (from..to).step_by(usize::try_from(BATCH).expect("BATCH fits into a usize")) {
         let mut tx = db.write().expect("begin");
         let mut bucket = tx.create_bucket_if_missing(b"key").expect("create the bucket");
         bucket.set_fill_percent(FILL);
@@ -164,10 +164,10 @@ fn load(db: &Db, from: u64, to: u64) {
 fn random_reads(db: &Db, keys: u64) {
     let mut random = SeededRandom::new(1);
     let snapshot = db.snapshot();
-    let bucket = snapshot.bucket(b"key").expect("readable").expect("there");
+    let bucket = snapshot.bucket(b"key").expect("read").expect("the bucket exists");
     let mut bytes = 0;
     for _ in 0..keys {
-        let found = bucket.get(&key(random.below(keys))).expect("readable").expect("there");
+        let found = bucket.get(&key(random.below(keys))).expect("read").expect("the key exists");
         bytes += found.len() as u64;
     }
     assert_eq!(bytes, keys * VALUE as u64);
@@ -175,9 +175,9 @@ fn random_reads(db: &Db, keys: u64) {
 
 fn scan(db: &Db, keys: u64) {
     let snapshot = db.snapshot();
-    let mut cursor = snapshot.bucket(b"key").expect("readable").expect("there").cursor();
+    let mut cursor = snapshot.bucket(b"key").expect("read").expect("the bucket exists").cursor();
     let (mut count, mut bytes) = (0, 0);
-    while let Some(item) = cursor.next().expect("readable") {
+    while let Some(item) = cursor.next().expect("read") {
         count += 1;
         bytes += item.key.len() + item.value.map_or(0, <[u8]>::len);
     }

@@ -8,7 +8,7 @@
 //! `cargo bench -p lease -- --quick` runs with few leases, as a smoke test. So does `cargo test
 //! --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::sync::Arc;

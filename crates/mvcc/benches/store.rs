@@ -7,7 +7,7 @@
 //!
 //! `--quick` runs with few keys, as a smoke test. So does `cargo test --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::hint::black_box;

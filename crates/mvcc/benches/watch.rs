@@ -7,7 +7,7 @@
 //!
 //! `-- --quick` runs with few watchers, as a smoke test. So does `cargo test --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn publish(
         assert_eq!(hub.pending_events(), interested);
         streams
             .iter_mut()
-            .for_each(|stream| drop(stream.next(&Past(&[])).expect("nothing is read")));
+            .for_each(|stream| drop(stream.next(&Past(&[])).expect("no history is read")));
         time
     });
     let times = times.collect();
@@ -104,7 +104,8 @@ fn read(effort: Effort) {
         hub.publish(revision, &[event(revision)], || ());
         let start = Instant::now();
         for stream in &mut streams {
-            let response = stream.next(&Past(&[])).expect("nothing is read").expect("a response");
+            let response =
+                stream.next(&Past(&[])).expect("no history is read").expect("a response");
             out.clear();
             response.encode(&header, &mut out);
         }
@@ -167,8 +168,10 @@ fn streams(hub: &Hub, count: usize, request: impl Fn(usize) -> CreateRequest) ->
 
 /// Creates a watcher and reads the answer.
 fn create(stream: &mut Stream, request: &CreateRequest) {
-    assert!(stream.create(request).expect("answers are read").is_some());
-    assert!(stream.next(&Past(&[])).expect("nothing is read").is_some_and(|answer| answer.created));
+    assert!(stream.create(request).expect("the response queue has room").is_some());
+    assert!(
+        stream.next(&Past(&[])).expect("no history is read").is_some_and(|answer| answer.created)
+    );
 }
 
 fn key(key: &str) -> CreateRequest {

@@ -150,8 +150,8 @@ async fn caller(mut sender: SendRequest<Full<Bytes>>, ends: Instant, calls: Arc<
 fn processor_time(name: &str) -> Duration {
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let path = task.unwrap().path();
-        let is_it = fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-        if is_it {
+        let matches = fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        if matches {
             let used = fs::read_to_string(path.join("schedstat")).unwrap();
             return Duration::from_nanos(used.split(' ').next().unwrap().parse().unwrap());
         }

@@ -8,7 +8,7 @@
 //! `cargo bench -p raft -- --quick` runs one small round of each to see that the benchmark runs; so
 //! does `cargo test --benches`.
 
-#![expect(clippy::disallowed_types, reason = "a benchmark is about time")]
+#![expect(clippy::disallowed_types, reason = "a benchmark measures time")]
 
 #[path = "../tests/replication/mod.rs"]
 mod replication;

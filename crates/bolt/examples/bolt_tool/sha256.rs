@@ -1,4 +1,4 @@
-//! SHA-256, to tell long values by a short name. Nothing secret depends on it.
+//! SHA-256, as a short form of long values. Nothing depends on its security.
 
 /// The fractional parts of the cube roots of the first primes.
 const ROUNDS: [u32; 64] = [
@@ -80,7 +80,7 @@ const START: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// The digest of some bytes.
+/// Returns the SHA-256 digest.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut padded = bytes.to_vec();
     padded.push(0x80);

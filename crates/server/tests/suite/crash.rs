@@ -1,5 +1,5 @@
-//! A power cut at any disk operation: recovery finds the state after some entry, and the log
-//! continues from there.
+//! A power cut at any disk operation (write, sync, create, rename, removal): recovery finds the
+//! state after some entry, and the log continues from there.
 //!
 //! ```text
 //!   log      1  2  3  4  5  6  7  8  9 ...

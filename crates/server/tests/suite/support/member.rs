@@ -74,7 +74,7 @@ impl Member {
         let backend =
             Backend::open(shared, Arc::clone(&clock), Path::new(FILE), small_pages(setup))
                 .context("open database")?;
-        let auth = AuthStore::new(Tokens::simple(DEFAULT_TTL), Arc::clone(&clock), cheap());
+        let auth = AuthStore::new(Tokens::simple(DEFAULT_TTL), Arc::clone(&clock), lowest_cost());
         let (id, local) = (ClusterId(1), MemberId(1));
         let cluster = Cluster::new(id, local, LEARNERS_MAX_DEFAULT, Membership::default());
         let store = mvcc::Config { compaction_batch_limit: setup.compaction_batch_limit };
@@ -173,7 +173,7 @@ fn small_pages(setup: Setup) -> backend::Config {
 const DEFAULT_TTL: std::time::Duration = std::time::Duration::ZERO;
 
 /// The lowest bcrypt cost.
-fn cheap() -> Cost {
+fn lowest_cost() -> Cost {
     Cost::new(auth::COST_MIN)
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn user_delete(name: &str) -> Request {
     Request { auth_user_delete: delete, ..Request::default() }
 }
 
-/// As up to 3.4, with a password that every member hashes by itself.
+/// Changes a password as etcd up to 3.4 proposes it: in plain text, so that each member hashes it.
 pub(crate) fn user_change_password(name: &str, password: &str) -> Request {
     let (name, password) = (name.to_owned(), password.to_owned());
     let change = pb::AuthUserChangePasswordRequest { name, password, ..Default::default() };
