@@ -1,18 +1,21 @@
-//! Compacts old revisions without being asked, as `--auto-compaction-mode` and `--auto-compaction-retention` say. Only the leader does.
+//! Compacts old revisions automatically, as set by `--auto-compaction-mode` and
+//! `--auto-compaction-retention`. Only the leader compacts.
 //!
-//! *Periodic*, with a period of an hour: the revision is noted every six minutes, whoever leads, and the notes of an hour are kept. The oldest is
-//! compacted to, for the first time after an hour, then every hour; also if the period is longer, only that the first time comes later
-//! and more notes are kept:
+//! *Periodic*, with a period of one hour: every member notes the revision every six minutes and
+//! keeps the notes of the last hour. The leader compacts to the oldest note, first after an hour,
+//! then every hour. A longer period delays the first compaction and keeps more notes; the interval
+//! remains one hour:
 //!
 //! ```text
 //!   minutes       0    6   12  …   54   60  …   114   120
 //!   noted         1   90  150     700  820     1500  1650
-//!   compacts to                          1            700   what the oldest note says when the minute begins
+//!   compacts to                          1            700   the oldest note at that time
 //! ```
 //!
-//! *By revision*: every five minutes, to so many before the current one.
+//! *By revision*: every five minutes, to the given number of revisions before the current one.
 //!
-//! A compaction that fails is tried again when the next revision is noted, or after five minutes. One that was done already is done.
+//! A failed compaction is retried with the next note, or after five minutes. A revision that is
+//! already compacted counts as success.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,16 +29,16 @@ use crate::config::AutoCompaction;
 use crate::error::Error;
 use crate::server::Server;
 
-/// How often a period longer than this is compacted.
+/// The longest time between two compactions, also for longer periods.
 const COMPACT_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
-/// Revisions noted between two compactions.
+/// The revisions noted between two compactions.
 const NOTES: u32 = 10;
-/// The shortest time between notes, however short the period.
+/// The shortest time between notes, also for very short periods.
 const NOTE_INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// How often revisions are compacted by their number.
+/// The time between compactions by revision.
 const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// The chore that the flags ask for. None if they ask for none.
+/// Creates the task for the configured mode, or `None` if compaction is off.
 pub(super) fn auto_compaction(server: &Server) -> Option<Box<dyn BackgroundTask>> {
     match server.config().auto_compaction {
         AutoCompaction::Off => None,
@@ -46,7 +49,7 @@ pub(super) fn auto_compaction(server: &Server) -> Option<Box<dyn BackgroundTask>
     }
 }
 
-/// A compaction that is under way.
+/// A pending compaction.
 #[derive(Debug)]
 struct Compacting {
     server: Server,
@@ -55,7 +58,7 @@ struct Compacting {
     task: PendingTask<Result<(), Error>>,
 }
 
-/// What a compaction came to.
+/// The result of a compaction.
 struct Compacted {
     revision: i64,
     took: Duration,
@@ -71,7 +74,7 @@ impl Compacting {
         (self.revision, self.began) = (revision, now);
         let request = CompactionRequest { revision, physical: false };
         let server = self.server.clone();
-        self.task.begin(async move { done_or_before(carry_out(server, request).await.map(drop)) });
+        self.task.begin(async move { ok_if_compacted(carry_out(server, request).await.map(drop)) });
     }
 
     fn poll(&mut self, now: Duration) -> Option<Compacted> {
@@ -81,26 +84,26 @@ impl Compacting {
     }
 }
 
-/// A revision that somebody else compacted to is as good.
-fn done_or_before(result: Result<(), Error>) -> Result<(), Error> {
+/// Treats a revision that is already compacted as success.
+fn ok_if_compacted(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(Error::Refused(Refusal::Keys(mvcc::Error::Compacted))) => Ok(()),
         other => other,
     }
 }
 
-/// Compacts to what was current some time ago.
+/// Compacts to the revision that was current one period ago.
 #[derive(Debug)]
 struct Periodic {
     server: Server,
     period: Duration,
     every: Interval,
-    /// The revisions of the last period, the oldest first.
+    /// The revisions noted during the last period, oldest first.
     noted: VecDeque<i64>,
     notes_max: usize,
     last_revision: i64,
     last_success: Duration,
-    /// What has to pass before a compaction: the whole period before the first.
+    /// The minimum time since the last success: the whole period before the first compaction.
     wait: Duration,
     compacting: Compacting,
 }
@@ -125,7 +128,7 @@ impl Periodic {
         periodic
     }
 
-    /// Notes the revision, and forgets the one from before the period.
+    /// Notes the current revision and discards the note from before the period.
     fn note(&mut self) {
         self.noted.push_back(self.server.state().store.current());
         if self.noted.len() > self.notes_max {
@@ -133,7 +136,7 @@ impl Periodic {
         }
     }
 
-    /// What to compact to now, if anything.
+    /// Returns the revision to compact to now, if a compaction is due.
     fn due(&self, now: Duration) -> Option<i64> {
         let revision = *self.noted.front()?;
         let has_passed = now.saturating_sub(self.last_success) >= self.wait;
@@ -188,12 +191,12 @@ impl BackgroundTask for Periodic {
     }
 }
 
-/// Time between notes.
+/// Returns the time between notes.
 fn note_interval(period: Duration) -> Duration {
     (period.min(COMPACT_INTERVAL_MAX) / NOTES).max(NOTE_INTERVAL_MIN)
 }
 
-/// Compacts to so many revisions before the current one.
+/// Compacts to a fixed number of revisions before the current one.
 #[derive(Debug)]
 struct ByRevision {
     server: Server,

@@ -1,11 +1,14 @@
-//! Watches how many file descriptors are in use: a member that has none left can neither take connections nor begin another segment of its log.
+//! Monitors the number of open file descriptors.
+//!
+//! A member without free descriptors can neither accept connections nor create the next segment of
+//! its log.
 //!
 //! ```text
-//!   /proc/self/fd       0 1 2 3 … 15                                                       16 in use
-//!   /proc/self/limits   Max open files            20000                524288    files     20000 may be
+//!   /proc/self/fd       0 1 2 3 … 15                             16 in use
+//!   /proc/self/limits   Max open files   20000   524288  files   limit 20000
 //! ```
 //!
-//! Where there is no `/proc` it says so once, and looks no more.
+//! Without `/proc`, the task logs a warning once and stops.
 
 use std::io;
 use std::path::Path;
@@ -17,12 +20,12 @@ use super::BackgroundTask;
 use super::pending_task::{Interval, NEVER};
 use crate::server::Server;
 
-/// How often: with many of them, counting takes a while.
+/// The interval between checks. Counting many descriptors takes a while.
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
-/// The longest that the list of limits is taken to be. It has some 1500 bytes.
+/// The bound on the size of `/proc/self/limits`, which has some 1500 bytes.
 const LIMITS_BYTES_MAX: usize = 1 << 16;
 
-/// Watches file descriptors.
+/// Counts file descriptors periodically.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     server: Server,
@@ -67,7 +70,7 @@ fn or_warn(result: io::Result<i64>, what: &str) -> Option<i64> {
     result.inspect_err(|error| tracing::warn!(%error, "{what}")).ok()
 }
 
-/// Four fifths, rounded as etcd does.
+/// Returns whether 80 % of the descriptors are used, rounded as in etcd.
 fn is_near(used: i64, limit: i64) -> bool {
     used >= limit / 5 * 4
 }
@@ -79,7 +82,7 @@ fn used(disk: &dyn Disk) -> io::Result<i64> {
 
 fn limit(disk: &dyn Disk) -> io::Result<i64> {
     let file = disk.open(Path::new("/proc/self/limits"), Open::read())?;
-    // Its length says nothing, as for every file there.
+    // Files in `/proc` report no length.
     let mut bytes = vec![0; LIMITS_BYTES_MAX];
     let len = file.read_at(&mut bytes, 0)?;
     let text = String::from_utf8_lossy(&bytes[..len]);
@@ -87,7 +90,7 @@ fn limit(disk: &dyn Disk) -> io::Result<i64> {
     parse_limit(&text).ok_or_else(malformed)
 }
 
-/// The soft limit of open files. One that is none is very large.
+/// Parses the soft limit of open files. "unlimited" becomes `i64::MAX`.
 fn parse_limit(limits: &str) -> Option<i64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().next()? {
@@ -107,7 +110,7 @@ Max open files            20000                524288               files
 ";
 
     #[test]
-    fn the_soft_limit_counts() {
+    fn the_soft_limit_of_open_files_is_parsed() {
         assert_eq!(parse_limit(LIMITS), Some(20_000));
         assert_eq!(parse_limit("Max open files  unlimited  unlimited  files"), Some(i64::MAX));
         assert_eq!(parse_limit("Max open files"), None);
@@ -115,14 +118,14 @@ Max open files            20000                524288               files
     }
 
     #[test]
-    fn four_fifths_are_near() {
+    fn a_usage_of_80_percent_is_near_the_limit() {
         assert!(!is_near(15_999, 20_000));
         assert!(is_near(16_000, 20_000));
         assert!(!is_near(1, i64::MAX));
     }
 
     #[test]
-    fn the_machine_tells() {
+    fn usage_and_limit_are_read_from_proc() {
         let disk = env::OsDisk;
         assert!(used(&disk).unwrap() > 2);
         assert!(limit(&disk).unwrap() > 2);

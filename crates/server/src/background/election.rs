@@ -1,8 +1,11 @@
-//! The first election need not wait for the whole timeout: a leader, if there is one, would have been heard of as soon as others are connected.
+//! Shortens the wait for the first election after a start.
+//!
+//! Once peers are connected, an existing leader would have been heard of within a few heartbeats,
+//! so the member need not wait for the whole election timeout.
 //!
 //! ```text
-//!   0 ms     a member of three starts                        its election would begin after 1000 to 2000 ms
-//!   120 ms   both others are connected, no leader is heard   8 of 10 ticks pass at once: it begins after 200 to 1200 ms
+//!   0 ms     a member of three starts                its election timeout is 1000 to 2000 ms
+//!   120 ms   both peers are connected, no leader     skips 8 of 10 ticks: 200 to 1200 ms
 //! ```
 
 use std::time::Duration;
@@ -12,16 +15,16 @@ use super::pending_task::NEVER;
 use crate::pipeline::raft_loop::Event;
 use crate::server::Server;
 
-/// How long connections are waited for. Later there is nothing to gain.
+/// The time to wait for connections. Later than that, skipping ticks gains nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often somebody looks.
+/// The interval at which connections are checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// Others that must be connected.
+/// The number of peers that must be connected.
 const ACTIVE_MIN: usize = 2;
-/// Ticks that are left, for a leader to be heard.
+/// The ticks that are not skipped, so that a leader can be heard.
 const TICKS_LEFT: u32 = 2;
 
-/// Shortens the wait for the first election, once.
+/// Advances the election ticks once, as soon as peers are connected.
 #[derive(Debug)]
 pub(super) struct FirstElection {
     server: Server,
@@ -29,7 +32,7 @@ pub(super) struct FirstElection {
 }
 
 impl FirstElection {
-    /// None if the flags say that it waits.
+    /// Returns `None` if the flags disable it.
     pub(super) fn new(server: Server) -> Option<FirstElection> {
         let config = server.config();
         let is_wanted = config.initial_election_tick_advance && config.election_ticks > TICKS_LEFT;

@@ -1,15 +1,17 @@
-//! The leader revokes leases that have expired, and writes down what is left of long ones.
+//! Revokes expired leases and checkpoints long ones. Only the leader does.
 //!
 //! ```text
-//!   every 500 ms   lessor: expired 7, 8, 9      ─► does this member still lead? ─► backlog 7 8 9
-//!                                                                                   │ at most REVOKES_MAX at once
-//!                  checkpoints {12: 240 s} ─► proposed, nobody waits              ─► revoke 7, revoke 8, revoke 9
+//!   every 500 ms   lessor: expired 7, 8, 9 ─► still the leader? ─► backlog 7 8 9
+//!                          checkpoints {12: 240 s}    │               │ at most REVOKES_MAX at once
+//!                                                     ▼               ▼
+//!                                              propose, no waiter   revoke 7, revoke 8, revoke 9
 //! ```
 //!
-//! Leadership is confirmed before anything is proposed. A member that was paused still takes itself for the leader when it goes on, and all leases for
-//! expired; what it proposed then would be passed on to the leader there is by now, and end leases that are being renewed.
+//! Leadership is confirmed before anything is proposed. A member that was paused still believes
+//! that it leads when it resumes, and that all leases have expired. Its proposals would be
+//! forwarded to the current leader and revoke leases that clients keep renewing.
 //!
-//! What was not revoked the lessor hands out again: nothing is kept here for long.
+//! The lessor hands out a lease again if it was not revoked, so this task holds no state for long.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,26 +28,27 @@ use crate::propose::pending::Proposal;
 use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 
-/// The most revokes that are proposed and not settled: with [`POLL`] between looks, six times what the lessor hands out in a second.
+/// The maximum number of pending revokes. With [`POLL`] between turns, this allows six times as
+/// many revokes per second as the lessor hands out.
 const REVOKES_MAX: usize = 64;
 
-/// By how much leases expire early, if that mistake is planted.
+/// How early leases expire if that bug is planted.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// A proposed revoke.
 type Revoke = Proposal<AppliedReply<pb::LeaseRevokeResponse>>;
 
-/// Revokes what has expired.
+/// Revokes expired leases.
 #[derive(Debug)]
 pub(super) struct Leases {
     server: Server,
     every: Interval,
-    /// What the lessor said, while it is found out whether this member leads.
+    /// The result of the lessor's turn, while leadership is being confirmed.
     found: Turn,
-    /// The term in which it said so.
+    /// The leader term of `found`.
     leader_term: Term,
     confirming: PendingTask<Result<(), Error>>,
-    /// To be revoked: at most what the lessor hands out in a turn.
+    /// Leases to revoke: at most the number that the lessor hands out in a turn.
     backlog: VecDeque<LeaseId>,
     revokes: Vec<(LeaseId, Revoke)>,
 }
@@ -68,12 +71,13 @@ impl Leases {
         self.confirming.is_under_way() || !self.backlog.is_empty() || !self.revokes.is_empty()
     }
 
-    /// Asks the lessor what is due.
+    /// Asks the lessor for expired leases and due checkpoints.
     fn look(&mut self, now: Duration) {
         if !self.server.is_leader() || planted_bug::is_planted(PlantedBug::NeverExpire) {
             return;
         }
-        // What is found is for this leader_term: the next leader, be it this member again, gives leases their time anew.
+        // The result is valid for this leader term only: the next leader, even if it is this member
+        // again, extends all leases.
         self.leader_term = self.server.term();
         let ahead =
             if planted_bug::is_planted(PlantedBug::ExpireEarly) { AHEAD } else { Duration::ZERO };
@@ -86,7 +90,7 @@ impl Leases {
         self.confirming.begin(async move { server.linearizable().await });
     }
 
-    /// Whether this member leads is known: only then is anything proposed.
+    /// Proposes checkpoints and queues revokes, if leadership is confirmed.
     fn on_confirmed(&mut self, confirmed: &Result<(), Error>) {
         let found = std::mem::take(&mut self.found);
         if confirmed.is_err() || !self.server.is_leader() {
@@ -103,7 +107,7 @@ impl Leases {
         self.backlog.extend(found.expired.into_iter().filter(|id| !under_way(id)));
     }
 
-    /// Nobody waits for it: one that is lost is made up for by the next.
+    /// Proposes checkpoints without a waiter. The next checkpoint makes up for a lost one.
     fn checkpoint(&self, batch: &[Checkpoint]) {
         let leases = batch.len();
         let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
@@ -123,14 +127,15 @@ impl Leases {
                 Ok(proposal) => self.revokes.push((id, proposal)),
                 Err(error) => {
                     warn_of(id, &error);
-                    // What holds up this one holds up all of them, and they will come again.
+                    // The cause of this failure affects all proposals, and the lessor hands the
+                    // leases out again.
                     self.backlog.clear();
                 }
             }
         }
     }
 
-    /// In the name of root: whoever owns the keys of the lease is not asked.
+    /// Proposes a revoke as root, independently of the permissions on the lease's keys.
     fn revoke(&self, id: LeaseId) -> Result<Revoke, Error> {
         let auth = &self.server.state().auth;
         let root = auth.enabled().then(|| auth.root_info());

@@ -1,16 +1,19 @@
-//! Gives memory back that the allocator keeps.
+//! Returns free memory that the allocator retains to the operating system.
 //!
-//! An entry is allocated by the thread of a connection and freed by the raft loop, thousands at a time, when the log in memory is cut; ten thousand connections come
-//! and go. Glibc's allocator keeps such memory for the thread that took it, which may never want so much again: after a million keys were loaded, two thirds of what a
-//! member held were of that kind. So it is asked now and then what it has in hand:
+//! The thread of a connection allocates an entry, and the raft loop frees thousands of them at once
+//! when it truncates the log in memory; ten thousand connections come and go. Glibc's allocator
+//! keeps freed memory in the arena of the allocating thread, which may never need as much again:
+//! after a load of a million keys, two thirds of a member's memory were of that kind. So this task
+//! checks periodically how much free memory the allocator retains:
 //!
 //! ```text
-//!   5 s    in hand 3 MB                              little
-//!   10 s   in hand 96 MB, 93 more than the least     given back; the allocator goes on to count it as its own
-//!   15 s   in hand 97 MB, 1 more                     nothing to speak of has become free since
+//!   5 s    3 MB free                             little
+//!   10 s   96 MB free, 93 MB above the minimum   released; the allocator still counts it as free
+//!   15 s   97 MB free, 1 MB more                 too little to release again
 //! ```
 //!
-//! What is large is not left to that, and given back when it is freed ([`env::limit_retained_memory`]).
+//! Large allocations bypass this: the allocator returns them when they are freed
+//! ([`env::limit_retained_memory`]).
 
 use std::time::Duration;
 
@@ -18,21 +21,21 @@ use super::BackgroundTask;
 use super::pending_task::{Interval, PendingTask};
 use crate::server::Server;
 
-/// How often at most.
+/// The interval between checks.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How many bytes must have become free since the last time to make it worth while.
+/// The bytes that must have become free since the last release to justify another.
 const FREED_BYTES_MIN: i32 = 8 << 20;
-/// How soon the job is looked at again.
+/// The interval at which the pending job is polled.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Gives memory back.
+/// Releases retained memory periodically.
 #[derive(Debug)]
 pub(super) struct Memory {
     server: Server,
     every: Interval,
-    /// What the allocator had in hand when it was done last, or the least since.
-    in_hand: u32,
-    giving: PendingTask<()>,
+    /// Free bytes that the allocator reported after the last release, or the minimum since then.
+    retained: u32,
+    releasing: PendingTask<()>,
 }
 
 impl Memory {
@@ -42,35 +45,35 @@ impl Memory {
         Memory {
             server,
             every,
-            in_hand: env::free_memory_bytes().unwrap_or_default(),
-            giving: PendingTask::default(),
+            retained: env::free_memory_bytes().unwrap_or_default(),
+            releasing: PendingTask::default(),
         }
     }
 
-    /// Whether much has become free.
-    fn is_worth_while(&mut self) -> bool {
-        env::free_memory_bytes().is_some_and(|now| grown(&mut self.in_hand, now))
+    /// Returns whether enough memory has become free for a release.
+    fn should_release(&mut self) -> bool {
+        env::free_memory_bytes().is_some_and(|now| grown(&mut self.retained, now))
     }
 }
 
-/// Whether there is much more in hand than there was.
-fn grown(in_hand: &mut u32, now: u32) -> bool {
-    // Both wrap, so only the difference counts.
-    let more = now.wrapping_sub(*in_hand).cast_signed();
+/// Returns whether the free memory has grown enough, and updates the reference value.
+fn grown(retained: &mut u32, now: u32) -> bool {
+    // Both counts wrap at 4 GB, so only their difference is meaningful.
+    let more = now.wrapping_sub(*retained).cast_signed();
     let is_much = more >= FREED_BYTES_MIN;
     if is_much || more < 0 {
-        *in_hand = now;
+        *retained = now;
     }
     is_much
 }
 
 impl BackgroundTask for Memory {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.giving.is_under_way() && self.every.is_due(now) && self.is_worth_while() {
-            self.giving.begin_blocking(&self.server, |_| env::release_free_memory());
+        if !self.releasing.is_under_way() && self.every.is_due(now) && self.should_release() {
+            self.releasing.begin_blocking(&self.server, |_| env::release_free_memory());
         }
-        self.giving.poll();
-        if self.giving.is_under_way() { now + POLL } else { self.every.next() }
+        self.releasing.poll();
+        if self.releasing.is_under_way() { now + POLL } else { self.every.next() }
     }
 }
 
@@ -79,19 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_back_once_for_what_became_free() {
-        let (mut in_hand, megabyte) = (3 << 20, 1 << 20);
-        assert!(!grown(&mut in_hand, 10 * megabyte));
-        assert!(grown(&mut in_hand, 11 * megabyte));
-        assert!(!grown(&mut in_hand, 11 * megabyte), "it is still in hand, and was given back");
-        assert!(!grown(&mut in_hand, 2 * megabyte), "taken again");
-        assert!(grown(&mut in_hand, 10 * megabyte));
+    fn freed_memory_is_released_once() {
+        let (mut retained, megabyte) = (3 << 20, 1 << 20);
+        assert!(!grown(&mut retained, 10 * megabyte));
+        assert!(grown(&mut retained, 11 * megabyte));
+        assert!(!grown(&mut retained, 11 * megabyte), "still counted as free, already released");
+        assert!(!grown(&mut retained, 2 * megabyte), "allocated again");
+        assert!(grown(&mut retained, 10 * megabyte));
     }
 
     #[test]
-    fn the_count_may_begin_again() {
-        let mut in_hand = u32::MAX - 100;
-        assert!(!grown(&mut in_hand, 100));
-        assert!(grown(&mut in_hand, 8 << 20));
+    fn the_byte_count_may_wrap() {
+        let mut retained = u32::MAX - 100;
+        assert!(!grown(&mut retained, 100));
+        assert!(grown(&mut retained, 8 << 20));
     }
 }

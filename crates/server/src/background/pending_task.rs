@@ -1,7 +1,8 @@
-//! Something that takes its time, looked at now and then.
+//! Futures that background tasks poll, and the interval timer of these tasks.
 //!
-//! BackgroundTasks are not woken: whoever has an task under way looks at it again after [`POLL`]. A member does so when it starts, when leases expire, and every
-//! few minutes otherwise, so that waking would save next to nothing.
+//! Background tasks are not woken: a task with a pending future polls it every [`POLL`]. That
+//! happens at a start, when leases expire, and every few minutes otherwise, so wakers would save
+//! next to nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -13,12 +14,12 @@ use crate::error::Error;
 use crate::propose::typed::Propose;
 use crate::server::Server;
 
-/// How long is waited before an task is looked at again.
+/// The interval at which a pending task is polled.
 pub(super) const POLL: Duration = Duration::from_millis(10);
-/// For what will not be due again.
+/// The next turn of a task that has nothing more to do.
 pub(super) const NEVER: Duration = Duration::MAX;
 
-/// A future that is under way, or none.
+/// A future that runs to completion over several turns, or none.
 pub(super) struct PendingTask<T>(Option<Pin<Box<dyn Future<Output = T> + Send>>>);
 
 impl<T> Default for PendingTask<T> {
@@ -34,7 +35,7 @@ impl<T> fmt::Debug for PendingTask<T> {
 }
 
 impl<T> PendingTask<T> {
-    /// Sends for something, in place of what was sent for before.
+    /// Starts a future, dropping the previous one.
     pub(super) fn begin(&mut self, future: impl Future<Output = T> + Send + 'static) {
         self.0 = Some(Box::pin(future));
     }
@@ -43,7 +44,7 @@ impl<T> PendingTask<T> {
         self.0.is_some()
     }
 
-    /// What it came to, once.
+    /// Returns the output once the future has completed, and clears it.
     pub(super) fn poll(&mut self) -> Option<T> {
         let outcome = poll(self.0.as_mut()?)?;
         self.0 = None;
@@ -52,18 +53,19 @@ impl<T> PendingTask<T> {
 }
 
 impl PendingTask<()> {
-    /// Runs a job that may block in the worker pool. The task also ends if the pool is full or closed.
+    /// Runs a job that may block on the worker pool. The task also completes if the pool is full or
+    /// closed.
     pub(super) fn begin_blocking(&mut self, server: &Server, job: fn(&Server)) {
         let own = server.clone();
         let done = server.inner.pools.short.run(move || job(&own));
         self.begin(async move {
-            // An error means that the job was not run, which is tried again at its next time.
+            // An error means that the job did not run; the next interval retries it.
             let _ = done.await;
         });
     }
 }
 
-/// Looks at a future without being woken by it.
+/// Polls a future once, without a waker.
 pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
@@ -71,12 +73,12 @@ pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<
     }
 }
 
-/// Takes a request of the member itself through the log.
+/// Proposes a request of the member itself and awaits its reply.
 pub(super) async fn carry_out<P: Propose>(server: Server, request: P) -> Result<P::Reply, Error> {
     server.propose(request)?.await?.into_reply()
 }
 
-/// What is due again and again.
+/// A periodic timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     interval: Duration,
@@ -84,17 +86,17 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Due for the first time after a while.
+    /// Creates a timer that is first due after one interval.
     pub(super) fn after(interval: Duration, now: Duration) -> Interval {
         Interval { interval, next: now.saturating_add(interval) }
     }
 
-    /// Due at once.
+    /// Creates a timer that is due at once.
     pub(super) fn from_now(interval: Duration, now: Duration) -> Interval {
         Interval { interval, next: now }
     }
 
-    /// Whether it is due. The next time is counted from now: what was missed is not made up for.
+    /// Returns whether the timer is due, and restarts it from `now`. Missed intervals are skipped.
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
         let is_due = now >= self.next;
         if is_due {
@@ -103,7 +105,7 @@ impl Interval {
         is_due
     }
 
-    /// Counts from now.
+    /// Restarts the interval from `now`.
     pub(super) fn begin_anew(&mut self, now: Duration) {
         self.next = now.saturating_add(self.interval);
     }
@@ -119,7 +121,7 @@ mod tests {
     use sync::oneshot;
 
     #[test]
-    fn an_errand_ends_once() {
+    fn a_pending_task_completes_once() {
         let (sender, receiver) = oneshot::channel();
         let mut task = PendingTask::default();
         task.begin(receiver);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_not_made_up_for() {
+    fn missed_intervals_are_skipped() {
         let second = Duration::from_secs(1);
         let mut every = Interval::after(second, Duration::ZERO);
         assert!(!every.is_due(Duration::ZERO));
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_never_can_be() {
+    fn an_infinite_interval_is_never_due() {
         let second = Duration::from_secs(1);
         let mut never = Interval::after(Duration::MAX, second);
         assert!(!never.is_due(second));

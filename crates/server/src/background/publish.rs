@@ -1,18 +1,24 @@
-//! A member tells the others its name and where clients reach it. It serves nobody before that: whoever hears of it could not tell who it is. If it is to be compared with others,
-//! it takes no part in consensus before that, as in etcd: it neither votes nor applies anything.
+//! Publishes the name and the client URLs of this member to the cluster.
+//!
+//! A member serves no clients before that. If the initial corruption check is enabled, it also
+//! takes no part in consensus before the check has passed, as in etcd: it neither votes nor
+//! applies.
 //!
 //! ```text
-//!   compare with others ─► propose {member 8e9e05c52164694d, name "default", client_urls [..]} ─► applied here ─► published
-//!     if asked for                      ▲                                                     │
-//!     differs: stop                     └──── not in time, or in vain: again, for ever ───────┘
+//!   initial check ─► propose {member 8e9e05c52164694d, name "default", client_urls [..]} ─► applied
+//!     if enabled      ▲                                                          │            │
+//!     failed: stop    └──── timed out, or leader or state changed: retry ────────┘        published
 //! ```
 //!
-//! It is in vain if somebody else leads by now, who may never have heard of it, and if a snapshot came, which may have it already. etcd waits for its timeout then.
+//! A proposal is retried at once if the leader has changed, since the new one may not have received
+//! it, and if a snapshot has replaced the state, since that may contain it already. etcd waits for
+//! its timeout in both cases.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use failpoint::failpoint;
+use parking_lot::Mutex;
 use proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
 use types::{MemberId, Term};
@@ -25,19 +31,19 @@ use crate::server::Server;
 use crate::state::StateMachine;
 use sync::oneshot;
 
-/// How long is waited after a publication that could not even be proposed. One that was not settled has taken its time already.
+/// The delay before a retry after a publication failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Whether this member has published what it is; and who waits for it.
+/// Whether this member has published its attributes, with the waiters for it.
 #[derive(Debug, Default)]
 pub(crate) struct Published(Mutex<State>);
 
 #[derive(Debug)]
 enum State {
-    /// Not yet; and these wait.
+    /// Not published yet; holds the waiters.
     Pending(Vec<oneshot::Sender<()>>),
     Published,
-    /// It will never be.
+    /// Will never be published: the member stops.
     GivenUp,
 }
 
@@ -48,10 +54,11 @@ impl Default for State {
 }
 
 impl Published {
-    /// A future that is there once it has. It is there and empty if it never will.
+    /// Returns a future that resolves once the member is published. It is canceled if the member
+    /// stops before.
     pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        match &mut *self.lock() {
+        match &mut *self.0.lock() {
             State::Pending(all) => all.push(sender),
             State::Published => drop(sender.send(())),
             State::GivenUp => drop(sender),
@@ -59,13 +66,13 @@ impl Published {
         receiver
     }
 
-    /// Whether it is done.
+    /// Returns whether the member has published.
     pub(crate) fn is_set(&self) -> bool {
-        matches!(*self.lock(), State::Published)
+        matches!(*self.0.lock(), State::Published)
     }
 
     fn set(&self) {
-        let before = std::mem::replace(&mut *self.lock(), State::Published);
+        let before = std::mem::replace(&mut *self.0.lock(), State::Published);
         if let State::Pending(waiting) = before {
             for sender in waiting {
                 let _ = sender.send(());
@@ -73,9 +80,9 @@ impl Published {
         }
     }
 
-    /// Breaks the promises, if they were not kept.
+    /// Cancels the waiters, unless the member has published.
     fn give_up(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let State::Pending(waiting) = &mut *state {
             let broken = std::mem::take(waiting);
             *state = State::GivenUp;
@@ -83,13 +90,9 @@ impl Published {
             drop(broken);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Publishes what this member is, once.
+/// Publishes the attributes of this member once.
 #[derive(Debug)]
 pub(super) struct Publish {
     server: Server,
@@ -106,28 +109,28 @@ impl Drop for Publish {
 #[derive(Debug)]
 enum Stage {
     Compare(PendingTask<Result<(), Inconsistent>>),
-    Publish(PendingTask<Result<(), Error>>, Surroundings),
+    Publish(PendingTask<Result<(), Error>>, ProposalConditions),
     Wait(Duration),
     Done,
 }
 
-/// Who led when something was proposed, and the state it was to be applied to.
+/// The leader, term and state machine at the time of a proposal.
 #[derive(Debug)]
-struct Surroundings {
+struct ProposalConditions {
     leader: Option<MemberId>,
     term: Term,
     state: Weak<StateMachine>,
 }
 
-impl Surroundings {
-    fn of(server: &Server) -> Surroundings {
+impl ProposalConditions {
+    fn of(server: &Server) -> ProposalConditions {
         let state = Arc::downgrade(&server.state());
-        Surroundings { leader: server.leader(), term: server.term(), state }
+        ProposalConditions { leader: server.leader(), term: server.term(), state }
     }
 
-    /// Whether somebody leads, and either somebody else did then, or a snapshot came meanwhile.
+    /// Returns whether there is a leader and the leader, the term or the state machine has changed.
     fn have_changed(&self, server: &Server) -> bool {
-        let now = Surroundings::of(server);
+        let now = ProposalConditions::of(server);
         let same = (self.leader, self.term) == (now.leader, now.term);
         now.leader.is_some() && !(same && self.state.ptr_eq(&now.state))
     }
@@ -145,16 +148,16 @@ impl Publish {
         Publish { server, stage, published: Arc::default() }
     }
 
-    /// Where it is told that it is done.
+    /// Returns the handle that reports the publication.
     pub(super) fn published(&self) -> Arc<Published> {
         Arc::clone(&self.published)
     }
 
     fn propose(&self) -> Stage {
         failpoint!("beforePublishing");
-        let (mut task, surroundings) = (PendingTask::default(), Surroundings::of(&self.server));
+        let (mut task, conditions) = (PendingTask::default(), ProposalConditions::of(&self.server));
         task.begin(carry_out(self.server.clone(), request(&self.server)));
-        Stage::Publish(task, surroundings)
+        Stage::Publish(task, conditions)
     }
 
     fn on_compared(&self, compared: Result<(), Inconsistent>) -> Stage {
@@ -211,9 +214,9 @@ impl BackgroundTask for Publish {
         }
         let next = match &mut self.stage {
             Stage::Compare(task) => task.poll().map(|compared| self.on_compared(compared)),
-            Stage::Publish(task, surroundings) => match task.poll() {
+            Stage::Publish(task, conditions) => match task.poll() {
                 Some(outcome) => Some(self.on_settled(outcome, now)),
-                None => surroundings.have_changed(&self.server).then_some(Stage::Wait(now)),
+                None => conditions.have_changed(&self.server).then_some(Stage::Wait(now)),
             },
             Stage::Wait(_) | Stage::Done => None,
         };

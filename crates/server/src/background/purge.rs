@@ -1,9 +1,12 @@
-//! Removes files that nobody needs: segments of the log and snapshots, beyond the number that the flags keep.
+//! Removes segments of the log and snapshots beyond the number that the flags keep.
 //!
 //! ```text
-//!   --max-wals 5        member/wal/   0..0.wal 1..1.wal 2..2.wal │ 3 4 5 6 7     the oldest go, up to one that is locked, and so needed
-//!   --max-snapshots 5   member/snap/  …1.snap …2.snap            │ …3 …4 …5 …6 …7       and the same of .snap.db
+//!   --max-wals 5        member/wal/   0..0.wal 1..1.wal 2..2.wal │ 3 4 5 6 7
+//!   --max-snapshots 5   member/snap/  …1.snap …2.snap            │ …3 …4 …5 …6 …7   also .snap.db
+//!                                     removed, oldest first      │ kept
 //! ```
+//!
+//! Removal of segments stops at the first one that is locked, and so still needed.
 
 use std::time::Duration;
 
@@ -11,10 +14,10 @@ use super::BackgroundTask;
 use super::pending_task::{Interval, POLL, PendingTask};
 use crate::server::Server;
 
-/// How often.
+/// The interval between purges.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Removes old files.
+/// Removes old files periodically.
 #[derive(Debug)]
 pub(super) struct Purge {
     server: Server,
@@ -23,7 +26,7 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    /// None if all files are kept.
+    /// Returns `None` if the flags keep all files.
     pub(super) fn new(server: Server) -> Option<Purge> {
         let (wals, snapshots) = (server.config().max_wals, server.config().max_snapshots);
         let every = Interval::from_now(INTERVAL, server.now());
@@ -35,7 +38,7 @@ impl Purge {
 impl BackgroundTask for Purge {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.purging.is_under_way() && self.every.is_due(now) {
-            // Aside: removing a file of this size may take its time.
+            // On the worker pool: removing a large file may take long.
             self.purging.begin_blocking(&self.server, purge);
         }
         self.purging.poll();
@@ -43,7 +46,8 @@ impl BackgroundTask for Purge {
     }
 }
 
-// A file that cannot be removed takes room and does no harm: where etcd would end the process, this one tells, and tries again.
+// Compat: where etcd ends the process if a file cannot be removed, this member logs an error and
+// retries, since the file only takes space.
 pub(crate) fn purge(server: &Server) {
     let inner = &server.inner;
     let config = &inner.context.config;

@@ -1,23 +1,29 @@
-//! Notices a disk that hangs. A write to the log that does not come back says nothing by itself; so somebody has to look.
+//! Detects a disk that hangs, and moves leadership away from it.
+//!
+//! A write to the log that does not return raises no error, so this task checks its duration.
 //!
 //! ```text
-//!   0 ms     the log begins to write                         healthy
-//!   1200 ms  "the log has been waiting for the disk"         Server::stalled_for() = 1.2 s; whoever leads hands that on
-//!   9000 ms  it comes back: "the disk answers again"         healthy
+//!   0 ms     the log writer starts a write                   healthy
+//!   1200 ms  "the log write is waiting for the disk"         Server::stalled_for() = 1.2 s;
+//!                                                            a leader transfers leadership
+//!   9000 ms  "the log write completed after a stall"         healthy
 //! ```
 //!
-//! A leader with such a disk goes on to lead, since it still hears from the others and they from it; what is proposed to it is decided by them alone, and without one of
-//! them not at all. So another shall lead: of the voters that are connected and have answered of late, the one that has most of the log.
+//! A leader with such a disk keeps leading, since its heartbeats still work. Its proposals are
+//! committed by the other voters alone, and not at all if one of those is missing. So it transfers
+//! leadership to the voter with the longest log among the connected and responsive ones.
 //!
 //! ```text
-//!   voters    matched   answers   connected since
+//!   voter     matched   active    connected since
 //!   local     -         -         -                 its disk hangs
 //!   2         41        yes       10 s
-//!   3         57        yes       80 s              ◄ the first; if it does not come to lead, then 2, then 3 again
+//!   3         57        yes       80 s              ◄ first; if the transfer fails 2, then 3 again
 //! ```
 //!
-//! Until another leads, or the try is given up, nothing can be proposed. So it is not tried unless the others are a quorum without this member, and there is a pause before the
-//! next. With two voters, or three of which one is away, nothing can be decided without this disk, whoever leads.
+//! While a transfer is pending, nothing can be proposed. So this task attempts one only if the
+//! other voters form a quorum without this member, and pauses between attempts. With two voters, or
+//! with three of which one is down, nothing can be committed without this disk whichever member
+//! leads.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -30,65 +36,67 @@ use super::pending_task::{POLL, PendingTask};
 use crate::error::Error;
 use crate::server::Server;
 
-/// A write to the log that takes longer than this is one that hangs.
+/// The duration from which a write to the log counts as stalled.
 const STALL_MIN: Duration = Duration::from_secs(1);
-/// How often somebody looks.
+/// The interval between checks.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Server {
-    /// How long the disk has not answered the log, if that is longer than it should ever take.
+    /// Returns how long the current write to the log has been waiting for the disk, if that exceeds
+    /// the stall threshold of one second.
     pub fn stalled_for(&self) -> Option<Duration> {
         self.log_busy_for().filter(|time| *time >= STALL_MIN)
     }
 }
 
-/// Tells when the disk hangs, and when it does no more.
+/// Logs the beginning and end of a stall, and transfers leadership during one.
 #[derive(Debug)]
 pub(super) struct Stall {
     server: Server,
-    /// Since when, if that was told.
+    /// The start of the reported stall.
     since: Option<Duration>,
-    handing_on: HandingOn,
+    transfer: LeaderTransfer,
 }
 
-/// Leadership on its way to others.
+/// The transfer of leadership to another member.
 #[derive(Debug, Default)]
-struct HandingOn {
-    /// Who has how much of the log.
-    asking: PendingTask<Result<raft::Status, Error>>,
-    /// When it was last tried.
+struct LeaderTransfer {
+    /// The raft status, with the log progress of each voter.
+    status: PendingTask<Result<raft::Status, Error>>,
+    /// The time of the last attempt.
     last: Option<Duration>,
-    /// With whom, since all have had their turn.
+    /// The members that were tried in this round.
     tried: BTreeSet<MemberId>,
 }
 
 impl Stall {
     pub(super) fn new(server: Server) -> Stall {
-        Stall { server, since: None, handing_on: HandingOn::default() }
+        Stall { server, since: None, transfer: LeaderTransfer::default() }
     }
 
-    /// Has another member lead, and again if it does not come to pass.
+    /// Transfers leadership to the best candidate, and to the next one if that fails.
     fn resign(&mut self, now: Duration) {
-        let (server, handing_on) = (&self.server, &mut self.handing_on);
-        // A try that fails is given up after an election timeout; then there is another for what was held up.
+        let (server, transfer) = (&self.server, &mut self.transfer);
+        // A failed transfer is given up after an election timeout. The second timeout leaves time
+        // for the proposals that were held up.
         let is_soon = |last: Duration| now < last + 2 * server.config().election_timeout();
-        if handing_on.last.is_some_and(is_soon) {
+        if transfer.last.is_some_and(is_soon) {
             return;
         }
-        if !handing_on.asking.is_under_way() {
+        if !transfer.status.is_under_way() {
             let server = server.clone();
-            handing_on.asking.begin(async move { server.raft_status().await });
+            transfer.status.begin(async move { server.raft_status().await });
         }
-        let Some(Ok(status)) = handing_on.asking.poll() else { return };
+        let Some(Ok(status)) = transfer.status.poll() else { return };
         let active_since = |member| server.transport().active_since(member);
-        let Some(next) = successor(&status, active_since, &mut handing_on.tried) else { return };
-        tracing::warn!(local_member_id = %server.local(), transferee_member_id = %next, "the disk of the leader hangs; leadership shall go to another");
+        let Some(next) = successor(&status, active_since, &mut transfer.tried) else { return };
+        tracing::warn!(local_member_id = %server.local(), transferee_member_id = %next, "transferring leadership because the disk of the leader hangs");
         server.transfer_leader(next);
-        handing_on.last = Some(now);
+        transfer.last = Some(now);
     }
 
     #[cfg(test)]
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_reported(&self) -> bool {
         self.since.is_some()
     }
 }
@@ -100,32 +108,34 @@ impl BackgroundTask for Stall {
         if stalled.is_some() && features.stalled_leader_transfer && self.server.is_leader() {
             self.resign(now);
         } else {
-            self.handing_on = HandingOn::default();
+            self.transfer = LeaderTransfer::default();
         }
         match (stalled, self.since) {
             (Some(stalled), None) => {
-                tracing::warn!(stalled = ?stalled, expected_duration = ?STALL_MIN, "the log has been waiting for the disk");
+                tracing::warn!(stalled = ?stalled, expected_duration = ?STALL_MIN, "the log write is waiting for the disk");
                 self.since = Some(now.saturating_sub(stalled));
             }
             (None, Some(since)) => {
                 let took = now.saturating_sub(since);
-                tracing::warn!(took = ?took, expected_duration = ?STALL_MIN, "the disk answers the log again");
+                tracing::warn!(took = ?took, expected_duration = ?STALL_MIN, "the log write completed after a stall");
                 self.since = None;
             }
             (Some(_), Some(_)) | (None, None) => {}
         }
-        now + if self.handing_on.asking.is_under_way() { POLL } else { LOOK }
+        now + if self.transfer.status.is_under_way() { POLL } else { LOOK }
     }
 }
 
-/// Who shall lead: the one that has most of the log, of those who are there and were not tried. None if the others are no quorum.
+/// Chooses the next leader: the voter with the longest log among the connected ones that were not
+/// tried. Returns `None` if the other voters form no quorum.
 fn successor(
     status: &raft::Status,
     active_since: impl Fn(MemberId) -> Option<Duration>,
     tried: &mut BTreeSet<MemberId>,
 ) -> Option<MemberId> {
     let conf = status.config.to_conf_state();
-    // How much it has, and since when it is connected: all that it takes to be chosen.
+    // The rank of a voter: its matched index, then the age of its connection. `None` if it cannot
+    // lead.
     let rank = |id: MemberId| {
         let progress = status.progress.get(id).filter(|it| it.recent_active && !it.is_learner)?;
         (id != status.basic.id).then_some((progress.matched, Reverse(active_since(id)?), id))

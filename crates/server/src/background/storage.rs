@@ -1,10 +1,11 @@
-//! The version of the database follows the version that the cluster speaks.
+//! Moves the storage version of the database to the cluster version.
 //!
 //! ```text
-//!   cluster speaks   database   then
-//!   none, 3.0        3.5        nothing: nobody has decided yet
-//!   3.7              3.5        3.6, 3.7
-//!   3.6, downgrade   3.7        3.6, unless the log holds what 3.6 cannot read: then again in four seconds, when a snapshot may have cut it
+//!   cluster version   database   then
+//!   none, 3.0         3.5        nothing: the cluster version is not decided yet
+//!   3.7               3.5        migrates to 3.6, then to 3.7
+//!   3.6, downgrade    3.7        migrates to 3.6, unless the log contains entries that 3.6 cannot
+//!                                read: retries every 4 s, until a snapshot has truncated the log
 //! ```
 
 use std::time::Duration;
@@ -18,12 +19,12 @@ use crate::request::SERVER_VERSION;
 use crate::server::Server;
 use crate::state::StateMachine;
 
-/// Moves the database to the version that the cluster speaks.
+/// Migrates the database to the cluster version.
 #[derive(Debug)]
 pub(super) struct StorageVersion {
     server: Server,
     every: Interval,
-    /// What the cluster spoke when last looked.
+    /// The cluster version at the last turn.
     seen: Option<Version>,
     moving: PendingTask<()>,
 }
@@ -46,7 +47,7 @@ impl BackgroundTask for StorageVersion {
         if !self.moving.is_under_way() {
             let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
             if has_changed || is_due {
-                // Aside, since whoever writes may have to wait for the disk.
+                // On the worker pool, since the write may have to wait for the disk.
                 self.moving.begin_blocking(&self.server, follow);
                 self.every.begin_anew(now);
             }
@@ -56,7 +57,7 @@ impl BackgroundTask for StorageVersion {
     }
 }
 
-/// Moves the database, if its version is another.
+/// Migrates the database if its version differs from the cluster version.
 pub(super) fn follow(server: &Server) {
     let state = server.state();
     let cluster = state.cluster.now();
@@ -100,11 +101,11 @@ fn move_to(
     Ok(())
 }
 
-/// The oldest release that can read the log, from the last snapshot on.
+/// Returns the oldest release that can read the log, from the last snapshot on.
 fn log_version(server: &Server) -> Result<Option<Version>, Box<dyn std::error::Error>> {
     let (disk, dir) = (&*server.inner.context.disk, server.config().wal_path());
     let start =
-        wal::valid_snapshots(disk, &dir)?.pop().ok_or("the log has no place to start from")?;
+        wal::valid_snapshots(disk, &dir)?.pop().ok_or("the log has no valid snapshot record")?;
     let entries = wal::read_all(disk, &dir, &start)?.entries;
     let Some(needed) = wal::minimal_etcd_version(&entries)? else { return Ok(None) };
     Ok(Some(Version::new(u32::try_from(needed.major)?, u32::try_from(needed.minor)?)))

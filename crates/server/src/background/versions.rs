@@ -1,14 +1,15 @@
-//! The leader sees to the version that the cluster speaks, and to the end of a downgrade.
+//! Decides the cluster version, and ends a completed downgrade. Only the leader does.
 //!
 //! ```text
-//!   members run      cluster speaks   the leader proposes
+//!   members run      cluster version  the leader proposes
 //!   3.7              none             3.7                   as soon as it leads
-//!   3.7 3.7 ?        none             3.0                   one is not heard of
-//!   3.7 3.7 3.7      3.0              3.7                   within four seconds
+//!   3.7 3.7 ?        none             3.0                   one member does not answer
+//!   3.7 3.7 3.7      3.0              3.7                   within 4 s
 //!   3.6 3.6 3.6      3.6, downgrade   the downgrade's end   within --downgrade-check-time
 //! ```
 //!
-//! What is decided is in [`membership::version`]; here it is asked, proposed and told.
+//! The rules are in [`membership::version`]; this module asks members for their versions, proposes
+//! the result and logs it.
 
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ use crate::error::Error;
 use crate::server::Server;
 use crate::transport::{PeerRequestError, PeerVersions};
 
-/// How long is waited for a leader, while the cluster has not decided on a version.
+/// The turn interval while the cluster version is not decided.
 const UNDECIDED: Duration = Duration::from_millis(20);
 
-/// What each member runs. None for one that is not heard of. All are asked at once.
+/// Returns the release that each member runs, `None` for a member that does not answer. All members
+/// are asked at once.
 async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
     let (local, members) = (server.local(), server.state().cluster.now());
     let (transport, within) = (server.transport(), server.config().request_timeout());
@@ -47,7 +49,7 @@ async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
     running
 }
 
-/// The release of another member, without its patch.
+/// Returns the release of a peer, without its patch version.
 fn version_of(id: MemberId, answer: Result<PeerVersions, PeerRequestError>) -> Option<Version> {
     match answer {
         Ok(versions) => {
@@ -64,7 +66,7 @@ fn version_of(id: MemberId, answer: Result<PeerVersions, PeerRequestError>) -> O
     }
 }
 
-/// Raises, or lowers, the version that the cluster speaks.
+/// Raises or lowers the cluster version.
 #[derive(Debug)]
 pub(super) struct ClusterVersion {
     server: Server,
@@ -78,12 +80,13 @@ impl ClusterVersion {
         ClusterVersion { server, every, deciding: PendingTask::default() }
     }
 
-    /// Nobody has said yet what the cluster speaks.
+    /// Returns whether the cluster has no version yet.
     fn is_undecided(&self) -> bool {
         self.server.state().cluster.now().version().is_none()
     }
 
-    /// A leader that has applied all that was there before it: so it knows what was decided.
+    /// Returns whether this member may decide without waiting for the interval: a leader whose
+    /// lessor is primary has applied all entries of previous terms, so it knows every decision.
     fn may_decide_at_once(&self) -> bool {
         self.is_undecided() && self.server.state().lessor.is_primary()
     }
@@ -95,10 +98,10 @@ impl ClusterVersion {
     }
 }
 
-/// Asks who runs what, and proposes what follows.
+/// Asks members for their versions and proposes the resulting cluster version.
 async fn look(server: Server) {
     let running = servers(&server).await;
-    // PeerResponse may have taken long.
+    // The answers may have taken long.
     if !server.is_leader() {
         return;
     }
@@ -106,8 +109,8 @@ async fn look(server: Server) {
     match decide(cluster.version(), cluster.downgrade(), running.into_iter().map(|(_, runs)| runs))
     {
         Ok(Some(version)) => {
-            tell_of_change(cluster.version(), version);
-            tell(version, carry_out(server, request(version)).await);
+            log_change(cluster.version(), version);
+            log_outcome(version, carry_out(server, request(version)).await);
         }
         Ok(None) => {}
         Err(error) => tracing::error!(
@@ -123,7 +126,7 @@ fn request(version: Version) -> ClusterVersionSetRequest {
     ClusterVersionSetRequest { ver: version.to_string() }
 }
 
-fn tell_of_change(from: Option<Version>, to: Version) {
+fn log_change(from: Option<Version>, to: Version) {
     match from {
         None => tracing::info!(
             cluster_version = short(to),
@@ -158,7 +161,7 @@ impl BackgroundTask for ClusterVersion {
     }
 }
 
-fn tell(version: Version, outcome: Result<(), Error>) {
+fn log_outcome(version: Version, outcome: Result<(), Error>) {
     match outcome {
         Ok(_) => {
             tracing::info!(cluster_version = short(version), "cluster version is updated");
@@ -179,7 +182,7 @@ pub(super) struct DowngradeEnd {
 }
 
 impl DowngradeEnd {
-    /// None if the flags say that nobody looks.
+    /// Returns `None` if the interval is zero, which disables the check.
     pub(super) fn new(server: Server) -> Option<DowngradeEnd> {
         let interval = server.config().downgrade_check_time;
         let every = Interval::after(interval, server.now());
@@ -194,13 +197,13 @@ impl DowngradeEnd {
     }
 }
 
-/// Ends the downgrade, if everybody runs the older release.
+/// Ends the downgrade if every member runs the target version.
 async fn end_downgrade(server: Server) -> Result<(), Error> {
     let running = servers(&server).await;
     let cluster = server.state().cluster.now();
     let downgrade = cluster.downgrade();
     if !is_downgraded(downgrade, running.iter().map(|(_, version)| *version)) {
-        warn_of_others(&running, &downgrade.target_version);
+        warn_of_mismatch(&running, &downgrade.target_version);
         return Ok(());
     }
     tracing::info!(cluster_version = downgrade.target_version, "the cluster has been downgraded");
@@ -208,8 +211,8 @@ async fn end_downgrade(server: Server) -> Result<(), Error> {
     carry_out(server, over).await
 }
 
-/// Tells of a member that does not run the older release yet. One is enough.
-fn warn_of_others(running: &[(MemberId, Option<Version>)], target: &str) {
+/// Logs the first member that does not run the target version yet.
+fn warn_of_mismatch(running: &[(MemberId, Option<Version>)], target: &str) {
     let wanted = Version::parse(target.as_bytes());
     let other =
         running.iter().find_map(|(id, runs)| Some((id, runs.filter(|it| Some(*it) != wanted)?)));

@@ -1,14 +1,16 @@
-//! Members compare what they hold, by hashes.
+//! Corruption checks: members compare hashes of their keys.
 //!
 //! ```text
-//!   when                         who       compares                                       differs: then
-//!   at a start, if asked for     each      all keys, at its own revision                  it stops, and has taken no part
-//!   every --corrupt-check-time   leader    all keys, twice, and with everybody            alarm for one member
-//!   every minute, if asked for   leader    what the last compactions left, newest first   alarm for the minority, or for all
+//!   when                          runs on  compares                           on a mismatch
+//!   at a start, if enabled        each     all keys, at its own revision      stops before it votes
+//!   every --corrupt-check-time    leader   all keys, twice, and with peers    alarm for one member
+//!   every minute, if enabled      leader   hashes of the last compactions,    alarm for the minority,
+//!                                          newest first                       or for the whole cluster
 //! ```
 //!
-//! An alarm CORRUPT ends all writing, until somebody has looked. Hashes belong to a revision and to a compaction: whoever has made another compaction is not
-//! compared. How other members are asked is a trait ([`PeerHashes`]), for the sake of tests.
+//! A `CORRUPT` alarm refuses all writes until an operator clears it. A hash belongs to a revision
+//! and a compaction, so members with different compactions are not compared. Peers are asked
+//! through the trait [`PeerHashes`], which tests replace.
 
 mod rules;
 
@@ -29,20 +31,21 @@ use crate::server::Server;
 use crate::transport::{PeerHash as PeerAnswer, PeerRequestError};
 use rules::{Compared, Own, compare, corrupt_member, differs_at_start};
 
-/// Asks other members for hashes.
+/// Requests key hashes from peers.
 pub(crate) trait PeerHashes: Send + Sync + Debug {
-    /// What every other member holds up to a revision. Each is in the answer, also one that does not say; none is waited for longer than a request takes.
+    /// Requests the hash up to `revision` from every peer. The result has one item per peer, also
+    /// for a failed request; each request has a timeout.
     fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>>;
 }
 
-/// What another member said.
+/// The answer of one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerHash {
     pub(crate) member: MemberId,
     pub(crate) answer: Result<PeerAnswer, PeerRequestError>,
 }
 
-/// The other members of the cluster, whoever they are by then.
+/// The peers according to the membership at the time of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Others(pub(crate) Server);
 
@@ -53,7 +56,7 @@ impl PeerHashes for Others {
 }
 
 impl Others {
-    /// All are asked at once.
+    /// Sends all requests at once and then awaits the answers.
     async fn ask(&self, revision: i64) -> Vec<PeerHash> {
         let Others(server) = self;
         let (transport, within) = (server.transport(), server.config().request_timeout());
@@ -66,11 +69,11 @@ impl Others {
         for (member, answer) in asked {
             answers.push(PeerHash { member, answer: answer.await });
         }
-        self.tell_of_silent(revision, &answers);
+        self.warn_of_failures(revision, &answers);
         answers
     }
 
-    fn tell_of_silent(&self, revision: i64, answers: &[PeerHash]) {
+    fn warn_of_failures(&self, revision: i64, answers: &[PeerHash]) {
         for PeerHash { member, answer } in answers {
             if let Err(error) = answer {
                 tracing::warn!(
@@ -85,18 +88,18 @@ impl Others {
     }
 }
 
-/// Why a member must not start.
+/// The reason why the initial check refuses to start a member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Inconsistent {
-    /// Others hold something else.
+    /// Peers have a different hash at the same revision.
     #[error("{0} found data inconsistency with peers")]
     Differs(MemberId),
-    /// It does not know what it holds itself.
+    /// The member cannot compute its own hash.
     #[error("{0} failed to fetch hash ({1})")]
     NoHash(MemberId, Error),
 }
 
-/// Compares with others before anybody is served, and before this member votes.
+/// Compares hashes with peers before the member serves clients or votes.
 pub(super) async fn initial_check(
     server: Server,
     peers: Arc<dyn PeerHashes>,
@@ -107,7 +110,7 @@ pub(super) async fn initial_check(
     let hashes = both_hashes(&server).await.map_err(|error| Inconsistent::NoHash(local, error))?;
     let (own, compacted) = hashes;
     let mut asked = peers.at(own.revision).await;
-    // Whoever has made a compaction to this revision answers with what that left.
+    // A peer that has compacted to this revision reports the hash of the compaction.
     asked.retain(|peer| !peer.answer.as_ref().is_ok_and(|it| Some(it.hash) == compacted));
     if differs_at_start(local, &own, &asked) {
         return Err(Inconsistent::Differs(local));
@@ -116,12 +119,13 @@ pub(super) async fn initial_check(
     Ok(())
 }
 
-/// The hash of all keys, and the revision of the store.
+/// Returns the hash of all keys and the revision of the store.
 async fn hash_now(server: &Server) -> Result<(KeyValueHash, i64), Error> {
     server.hash_of_keys(0).await
 }
 
-/// What this member holds; and what a compaction to that revision would leave, if that is another hash. At one moment: a compaction may come between.
+/// Returns the hash of this member, and the hash that a compaction to the current revision would
+/// leave if it differs. Repeats if a compaction runs between the two.
 async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHash>), Error> {
     loop {
         let worker = server.clone();
@@ -140,12 +144,13 @@ async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHa
     }
 }
 
-/// Raises the alarm. Nobody waits for it: what is wrong now is wrong at the next check too.
+/// Raises the alarm without waiting for it. If the proposal is lost, the next check finds the
+/// mismatch again.
 fn raise(server: &Server, member: MemberId) {
     server.maybe_raise_alarm(AlarmType::Corrupt, member, || ());
 }
 
-/// Compares all keys, every so often.
+/// Compares the hash of all keys periodically.
 #[derive(Debug)]
 pub(super) struct AllKeys {
     server: Server,
@@ -155,7 +160,7 @@ pub(super) struct AllKeys {
 }
 
 impl AllKeys {
-    /// None if the flags say that nobody looks.
+    /// Returns `None` if the interval is zero, which disables the check.
     pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Option<AllKeys> {
         let interval = server.config().corrupt_check_time;
         if interval.is_zero() {
@@ -183,7 +188,8 @@ impl BackgroundTask for AllKeys {
 async fn check_all_keys(server: Server, peers: Arc<dyn PeerHashes>) -> Result<(), Error> {
     let (before, _) = hash_now(&server).await?;
     let hashes = peers.at(before.revision).await;
-    // From here on this member is as far as every other was when it answered.
+    // After this linearizable read, this member has applied everything that each peer had applied
+    // when it answered.
     server.linearizable().await?;
     let (after, revision) = hash_now(&server).await?;
     let own = Own { local: server.local(), before, after, revision };
@@ -195,19 +201,19 @@ async fn check_all_keys(server: Server, peers: Arc<dyn PeerHashes>) -> Result<()
     Ok(())
 }
 
-/// Compares what compactions left.
+/// Compares the hashes that compactions left.
 #[derive(Debug)]
 pub(super) struct Compactions {
     server: Server,
     peers: Arc<dyn PeerHashes>,
     every: Interval,
-    /// The last revision that all members were found to agree on.
+    /// The last revision on which all members agree.
     checked: i64,
     checking: PendingTask<i64>,
 }
 
 impl Compactions {
-    /// None unless the flags ask for it.
+    /// Returns `None` unless the feature is enabled.
     pub(super) fn new(server: Server, peers: Arc<dyn PeerHashes>) -> Option<Compactions> {
         let every = Interval::after(server.config().compact_hash_check_time, server.now());
         server.config().features.compact_hash_check.then(|| Compactions {
@@ -235,7 +241,8 @@ impl BackgroundTask for Compactions {
     }
 }
 
-/// From the newest on, until all members are found to agree or somebody does not. Returns the revision that all agree on.
+/// Checks compactions from the newest to the oldest, until one is confirmed by all members or
+/// differs. Returns the last revision on which all members agree.
 async fn check_compactions(server: Server, peers: Arc<dyn PeerHashes>, checked: i64) -> i64 {
     let local = server.local();
     let timeout = server.config().request_timeout();
@@ -255,7 +262,7 @@ async fn check_compactions(server: Server, peers: Arc<dyn PeerHashes>, checked: 
     agreed
 }
 
-/// Whether an earlier compaction is worth a look.
+/// Returns whether to check the next older compaction.
 fn goes_on(server: &Server, own: &KeyValueHash, peers: &[PeerHash], agreed: &mut i64) -> bool {
     let (revision, compact_revision) = (own.revision, own.compact_revision);
     match compare(server.local(), own, peers) {

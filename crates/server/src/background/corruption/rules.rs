@@ -1,4 +1,5 @@
-//! What follows from the hashes of several members. Nothing is asked here, and nothing is proposed.
+//! Decides which members are corrupt, given the hashes of all members. Pure functions, except for
+//! log lines.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +8,21 @@ use types::MemberId;
 
 use super::PeerHash;
 
-/// The member that an alarm names if nobody knows which one is wrong.
+/// The member id of an alarm when the corrupt members cannot be identified.
 pub(super) const WHOLE_CLUSTER: MemberId = MemberId(0);
 
-/// What this member held before and after everybody had to be as far as it was.
+/// Hashes of this member before and after it caught up with every answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) local: MemberId,
     pub(super) before: KeyValueHash,
     pub(super) after: KeyValueHash,
-    /// The revision of the store by then.
+    /// The revision of the store when `after` was computed.
     pub(super) revision: i64,
 }
 
 impl Own {
-    /// Whether the hash became another though nothing did.
+    /// Returns whether the hash changed at the same revision and compaction.
     fn differs_from_itself(&self) -> bool {
         let Own { before, after, .. } = self;
         before.revision == after.revision
@@ -30,7 +31,7 @@ impl Own {
     }
 }
 
-/// The first member that holds what it cannot hold, if there is one. More would be found next time.
+/// Returns the first member that is corrupt. Others are found by the next check.
 pub(super) fn corrupt_member(own: &Own, peers: &[PeerHash]) -> Option<MemberId> {
     let Own { before, after, .. } = own;
     if own.differs_from_itself() {
@@ -48,7 +49,8 @@ pub(super) fn corrupt_member(own: &Own, peers: &[PeerHash]) -> Option<MemberId> 
     peers.iter().find(|peer| is_corrupt(own, peer)).map(|peer| peer.member)
 }
 
-/// The leader is the furthest, and had the hash of all who had not compacted further.
+/// Compares one answer with the leader. A peer cannot be ahead of the leader in revisions or
+/// compactions, and must have the leader's hash if it has the same compaction.
 fn is_corrupt(own: &Own, peer: &PeerHash) -> bool {
     let Ok(answer) = &peer.answer else { return false };
     let (id, own_compacted) = (peer.member, own.after.compact_revision);
@@ -82,18 +84,18 @@ fn is_corrupt(own: &Own, peer: &PeerHash) -> bool {
     true
 }
 
-/// What the hashes that a compaction left say.
+/// The result of comparing the hashes of one compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// All members have the same.
+    /// All members agree.
     Same,
-    /// Those who answered have the same; an earlier compaction may be known to all.
+    /// All comparable answers agree, but some peers did not answer or had another compaction.
     Unsure,
-    /// These differ from the majority; or the whole cluster, if there is none.
+    /// The members that differ from the majority, or `WHOLE_CLUSTER` if there is no majority.
     Differ(Vec<MemberId>),
 }
 
-/// Compares what a compaction left here with what it left elsewhere.
+/// Compares the hash of a compaction on this member with the peers'.
 pub(super) fn compare(local: MemberId, own: &KeyValueHash, peers: &[PeerHash]) -> Compared {
     let mut members = BTreeMap::from([(own.hash, vec![local])]);
     let comparable: Vec<_> =
@@ -104,10 +106,10 @@ pub(super) fn compare(local: MemberId, own: &KeyValueHash, peers: &[PeerHash]) -
     if members.len() == 1 {
         return if comparable.len() == peers.len() { Compared::Same } else { Compared::Unsure };
     }
-    let everybody = peers.len() + 1;
-    let quorum = everybody / 2 + 1;
+    let members_total = peers.len() + 1;
+    let quorum = members_total / 2 + 1;
     let majority = members.iter().find(|(_, ids)| ids.len() >= quorum).map(|(hash, _)| *hash);
-    tell(local, own, &members, majority);
+    log_mismatch(local, own, &members, majority);
     match majority {
         None => Compared::Differ(vec![WHOLE_CLUSTER]),
         Some(right) => {
@@ -117,7 +119,7 @@ pub(super) fn compare(local: MemberId, own: &KeyValueHash, peers: &[PeerHash]) -
     }
 }
 
-/// The hash of a member that has made the same compaction after the same one before.
+/// Returns the hash of a peer that made the same compaction after the same previous one.
 fn comparable(own: &KeyValueHash, peer: &PeerHash) -> Option<u32> {
     let reason = match &peer.answer {
         Ok(answer) if answer.hash.compact_revision == own.compact_revision => {
@@ -133,7 +135,7 @@ fn comparable(own: &KeyValueHash, peer: &PeerHash) -> Option<u32> {
     None
 }
 
-fn tell(
+fn log_mismatch(
     leader: MemberId,
     own: &KeyValueHash,
     members: &BTreeMap<u32, Vec<MemberId>>,
@@ -163,7 +165,7 @@ fn tell(
     }
 }
 
-/// Whether a member that starts holds something else than others do at the same revision.
+/// Returns whether a starting member differs from any peer at the same revision and compaction.
 pub(super) fn differs_at_start(local: MemberId, own: &KeyValueHash, peers: &[PeerHash]) -> bool {
     let differing = peers.iter().filter(|peer| differs(local, own, peer));
     differing.count() > 0
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_agree_are_left_alone() {
+    fn equal_hashes_raise_no_alarm() {
         let same = hash(7, 3, 10);
         let own = own(same, same);
         assert_eq!(corrupt_member(&own, &[]), None);
@@ -224,15 +226,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_changes_by_itself_is_this_members() {
+    fn a_hash_that_changes_at_one_revision_blames_the_local_member() {
         let (before, after) = (hash(7, 3, 10), hash(8, 3, 10));
         assert_eq!(corrupt_member(&own(before, after), &[peer(2, 10, before)]), Some(LOCAL));
-        assert_eq!(corrupt_member(&own(before, hash(8, 3, 11)), &[]), None, "a write between");
-        assert_eq!(corrupt_member(&own(before, hash(8, 4, 10)), &[]), None, "a compaction between");
+        assert_eq!(corrupt_member(&own(before, hash(8, 3, 11)), &[]), None, "a write in between");
+        assert_eq!(corrupt_member(&own(before, hash(8, 4, 10)), &[]), None, "a compaction in between");
     }
 
     #[test]
-    fn nobody_is_ahead_of_the_leader() {
+    fn a_peer_ahead_of_the_leader_is_corrupt() {
         let same = hash(7, 3, 10);
         let own = own(same, same);
         assert_eq!(corrupt_member(&own, &[peer(2, 11, same)]), Some(MemberId(2)));
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alarm_at_a_time() {
+    fn only_the_first_corrupt_member_is_named() {
         let same = hash(7, 3, 10);
         let own = own(same, same);
         let peers = [silent(2), peer(3, 10, hash(8, 3, 10)), peer(4, 10, hash(9, 3, 10))];
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_with_the_leaders_former_compaction_had_its_hash() {
+    fn a_follower_with_the_leaders_previous_compaction_must_have_its_hash() {
         let own = own(hash(7, 3, 10), hash(8, 5, 12));
         assert_eq!(corrupt_member(&own, &[peer(2, 10, hash(7, 3, 10))]), None);
         assert_eq!(corrupt_member(&own, &[peer(2, 10, hash(6, 3, 10))]), Some(MemberId(2)));
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minority_is_wrong() {
+    fn the_minority_is_named_or_the_whole_cluster_without_a_majority() {
         let (right, wrong) = (hash(7, 3, 10), hash(8, 3, 10));
         let differ = |own, peers: &[PeerHash]| -> Vec<u64> {
             match compare(LOCAL, &own, peers) {
@@ -266,7 +268,7 @@ mod tests {
         };
         assert_eq!(differ(right, &[peer(2, 10, right), peer(3, 10, wrong)]), vec![3]);
         assert_eq!(differ(wrong, &[peer(2, 10, right), peer(3, 10, right)]), vec![1], "the leader");
-        assert_eq!(differ(right, &[peer(2, 10, wrong)]), vec![0], "nobody knows");
+        assert_eq!(differ(right, &[peer(2, 10, wrong)]), vec![0], "no majority");
         assert_eq!(
             differ(right, &[peer(2, 10, wrong), silent(3)]),
             vec![0],
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_heard_leaves_it_open() {
+    fn a_missing_answer_makes_the_result_unsure() {
         let own = hash(7, 3, 10);
         assert_eq!(compare(LOCAL, &own, &[peer(2, 10, own), peer(3, 9, own)]), Compared::Same);
         assert_eq!(compare(LOCAL, &own, &[peer(2, 10, own), silent(3)]), Compared::Unsure);

@@ -1,6 +1,6 @@
-//! Members that hold other things are found, whoever they are.
+//! Corruption checks name the members that differ.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::super::tests::{LOCAL, Rig, SECOND, header};
 use super::*;
@@ -23,7 +23,7 @@ pub(super) fn silent(member: u64) -> PeerHash {
     }
 }
 
-/// Other members that answer with what they are told to, for each revision.
+/// Peers that return prepared answers per revision.
 #[derive(Debug, Default)]
 struct Fake {
     answers: Vec<(i64, Vec<PeerHash>)>,
@@ -32,13 +32,13 @@ struct Fake {
 
 impl PeerHashes for Fake {
     fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
-        self.asked.lock().unwrap().push(revision);
+        self.asked.lock().push(revision);
         let answer = self.answers.iter().find(|(at, _)| *at == revision);
         Box::pin(std::future::ready(answer.map_or_else(Vec::new, |(_, peers)| peers.clone())))
     }
 }
 
-/// A leader with some keys, and threads for what takes long.
+/// Returns a leader with some keys and threads for long jobs.
 fn leader() -> Rig {
     let mut rig = Rig::new();
     rig.lead();
@@ -69,7 +69,7 @@ fn compact(rig: &mut Rig, revision: i64) {
 }
 
 #[test]
-fn a_member_that_is_alone_finds_nothing() {
+fn a_check_without_peers_finds_nothing() {
     let mut rig = leader();
     block_on(check_all_keys(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
     block_on(initial_check(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
@@ -96,7 +96,7 @@ fn a_follower_that_differs_gets_the_alarm() {
 }
 
 #[test]
-fn a_check_that_cannot_be_sure_raises_nothing() {
+fn an_incomparable_hash_raises_no_alarm() {
     let mut rig = leader();
     let own = own(&rig);
     let differs = KeyValueHash { hash: own.hash ^ 1, ..own };
@@ -121,7 +121,7 @@ fn a_member_that_differs_does_not_start() {
 }
 
 #[test]
-fn compactions_are_compared_from_the_newest_on() {
+fn compactions_are_compared_newest_first() {
     let mut rig = leader();
     compact(&mut rig, 2);
     compact(&mut rig, 3);
@@ -132,15 +132,15 @@ fn compactions_are_compared_from_the_newest_on() {
     ];
     let peers = Arc::new(Fake { answers, ..Fake::default() });
     let agreed = block_on(check_compactions(rig.server.clone(), peers.clone(), 0));
-    assert_eq!(agreed, 2, "the newest that all are known to agree on");
-    assert_eq!(*peers.asked.lock().unwrap(), [3, 2]);
+    assert_eq!(agreed, 2, "the newest with all members in agreement");
+    assert_eq!(*peers.asked.lock(), [3, 2]);
     assert_eq!(block_on(check_compactions(rig.server.clone(), peers.clone(), 2)), 2);
-    assert_eq!(*peers.asked.lock().unwrap(), [3, 2, 3], "what was checked is not asked for again");
+    assert_eq!(*peers.asked.lock(), [3, 2, 3], "a checked revision is not requested again");
     assert!(alarms(&mut rig).is_empty());
 }
 
 #[test]
-fn whoever_made_another_compaction_of_it_gets_the_alarm() {
+fn a_member_with_another_compaction_hash_gets_the_alarm() {
     let mut rig = leader();
     compact(&mut rig, 2);
     compact(&mut rig, 3);
@@ -150,11 +150,11 @@ fn whoever_made_another_compaction_of_it_gets_the_alarm() {
     let peers = Arc::new(Fake { answers, ..Fake::default() });
     assert_eq!(block_on(check_compactions(rig.server.clone(), peers.clone(), 0)), 0);
     assert_eq!(alarms(&mut rig), [3]);
-    assert_eq!(*peers.asked.lock().unwrap(), [3], "that is enough for once");
+    assert_eq!(*peers.asked.lock(), [3], "older compactions are not checked");
 }
 
 #[test]
-fn only_the_leader_compares_and_only_if_asked_to() {
+fn only_the_leader_compares_and_only_if_enabled() {
     let rig = Rig::new();
     let peers: Arc<dyn PeerHashes> = Arc::new(Others(rig.server.clone()));
     assert!(AllKeys::new(rig.server.clone(), Arc::clone(&peers)).is_none());
@@ -174,10 +174,10 @@ fn only_the_leader_compares_and_only_if_asked_to() {
     let now = rig.advance(60 * SECOND);
     assert_eq!(all.turn(now), now + SECOND);
     assert_eq!(compactions.turn(now), now + 60 * SECOND);
-    assert!(fake.asked.lock().unwrap().is_empty());
+    assert!(fake.asked.lock().is_empty());
     rig.lead();
     let now = rig.advance(60 * SECOND);
-    assert!(all.turn(now) < now + SECOND, "under way");
+    assert!(all.turn(now) < now + SECOND, "pending");
     assert_eq!(compactions.turn(now), now + 60 * SECOND);
-    assert_eq!(*fake.asked.lock().unwrap(), [2]);
+    assert_eq!(*fake.asked.lock(), [2]);
 }

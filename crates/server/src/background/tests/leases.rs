@@ -1,4 +1,4 @@
-//! Leases that expire are revoked, by the leader and nobody else.
+//! The leader, and only the leader, revokes expired leases.
 
 use super::super::BackgroundTask as _;
 use super::super::leases::Leases;
@@ -24,7 +24,7 @@ fn an_expired_lease_is_revoked_and_counted() {
     assert_eq!(next, now + lease::TURN_INTERVAL);
     assert!(rig.take_proposed().is_empty());
     let now = rig.advance(SECOND);
-    assert!(leases.turn(now) < now + SECOND / 10, "somebody looks again soon");
+    assert!(leases.turn(now) < now + SECOND / 10, "polls soon");
     assert_eq!(revoked(&rig.complete_all()), [7]);
     leases.turn(now);
     assert_eq!(rig.server.metrics().lease_expired.get(), 1);
@@ -32,7 +32,7 @@ fn an_expired_lease_is_revoked_and_counted() {
 }
 
 #[test]
-fn a_follower_revokes_nothing() {
+fn a_follower_revokes_no_leases() {
     let mut rig = Rig::new();
     rig.lead();
     grant(&mut rig, 7, 10);
@@ -43,7 +43,7 @@ fn a_follower_revokes_nothing() {
     assert!(rig.take_proposed().is_empty());
 }
 
-/// A member that was paused takes itself for the leader: so others are asked first.
+/// A member that was paused believes that it leads, so it asks its peers first.
 #[test]
 fn leadership_is_confirmed_before_anything_is_revoked() {
     let mut rig = Rig::new();
@@ -57,8 +57,8 @@ fn leadership_is_confirmed_before_anything_is_revoked() {
     assert_eq!((rig.proposed.len(), rig.reads.len()), (0, 1));
     rig.reads.pop().unwrap().send(Err(Error::LeaderChanged)).unwrap();
     leases.turn(now);
-    assert!(rig.take_proposed().is_empty(), "it is not the leader");
-    // The lessor hands it out again, and this time it is.
+    assert!(rig.take_proposed().is_empty(), "leadership was not confirmed");
+    // The lessor hands the lease out again, and this time leadership is confirmed.
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
     rig.look();
@@ -68,7 +68,7 @@ fn leadership_is_confirmed_before_anything_is_revoked() {
 }
 
 #[test]
-fn leadership_that_is_lost_while_it_is_confirmed_revokes_nothing() {
+fn no_lease_is_revoked_if_leadership_is_lost_during_confirmation() {
     let mut rig = Rig::new();
     rig.lead();
     rig.server.inner.raft.progress.set_sole_leader(false);
@@ -84,7 +84,7 @@ fn leadership_that_is_lost_while_it_is_confirmed_revokes_nothing() {
 }
 
 #[test]
-fn many_are_revoked_some_at_a_time() {
+fn pending_revokes_are_bounded() {
     let mut rig = Rig::new();
     rig.lead();
     (1..=200).for_each(|id| grant(&mut rig, id, 10));
@@ -100,7 +100,7 @@ fn many_are_revoked_some_at_a_time() {
 }
 
 #[test]
-fn a_revoke_that_fails_is_tried_again_and_never_twice_at_once() {
+fn a_failed_revoke_is_retried_and_never_proposed_twice_at_once() {
     let mut rig = Rig::new();
     rig.lead();
     grant(&mut rig, 7, 10);
@@ -112,7 +112,7 @@ fn a_revoke_that_fails_is_tried_again_and_never_twice_at_once() {
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
     rig.look();
-    assert_eq!(rig.proposed.len(), 1, "the first is still under way");
+    assert_eq!(rig.proposed.len(), 1, "the first revoke is still pending");
     rig.fail_all(&Error::Timeout);
     leases.turn(now);
     let now = rig.advance(10 * SECOND);
@@ -122,7 +122,7 @@ fn a_revoke_that_fails_is_tried_again_and_never_twice_at_once() {
 }
 
 #[test]
-fn what_is_left_of_long_leases_is_written_down() {
+fn long_leases_are_checkpointed() {
     let mut rig = Rig::with(|config| config.features.lease_checkpoint = true);
     rig.lead();
     grant(&mut rig, 7, 3600);
@@ -135,7 +135,7 @@ fn what_is_left_of_long_leases_is_written_down() {
 }
 
 #[test]
-fn a_revoke_is_made_in_the_name_of_root() {
+fn expired_leases_are_revoked_as_root() {
     let mut rig = Rig::new();
     rig.lead();
     enable_auth(&mut rig);

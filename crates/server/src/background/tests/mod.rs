@@ -1,4 +1,5 @@
-//! BackgroundTasks against a member whose log is a list: what they propose is taken, applied and settled by the test.
+//! Background tasks on a member without a pipeline: the test takes their proposals from the queue,
+//! applies them and completes them.
 
 mod compaction;
 mod leases;
@@ -41,15 +42,15 @@ pub(super) const LOCAL: MemberId = MemberId(1);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 const TERM: Term = Term(2);
 
-/// A member without threads.
+/// A member without threads, driven by a test.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(super) clock: SimClock,
     applied: u64,
     voters: Voters,
-    /// What was proposed, as of the last look.
+    /// The proposals taken from the queue so far.
     pub(crate) proposed: Vec<(u64, InternalRaftRequest)>,
-    /// Reads that wait for their index.
+    /// The waiters of linearizable reads.
     pub(super) reads: Vec<oneshot::Sender<Result<(), Error>>>,
 }
 
@@ -58,7 +59,7 @@ impl Rig {
         Rig::with(|_| {})
     }
 
-    /// With other flags.
+    /// Creates a member with a changed configuration.
     pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Rig {
         let mut config = ServerConfig::new("default", "/data");
         change(&mut config);
@@ -78,7 +79,7 @@ impl Rig {
         Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
     }
 
-    /// Makes this member the leader, of itself alone; its lessor too.
+    /// Makes this member the sole leader, with a primary lessor.
     pub(crate) fn lead(&mut self) {
         let now = self.now();
         self.server.inner.raft.progress.set_leader(Some(LOCAL), true, now);
@@ -103,7 +104,7 @@ impl Rig {
         self.now()
     }
 
-    /// Takes what was proposed and asked for.
+    /// Takes proposals and reads from the queue of the raft loop.
     pub(crate) fn look(&mut self) {
         let mut events = Vec::new();
         self.server.inner.raft.queue.take(&mut events);
@@ -118,13 +119,13 @@ impl Rig {
         }
     }
 
-    /// The requests that were proposed since the last time.
+    /// Takes the requests that were proposed since the last call.
     pub(super) fn take_proposed(&mut self) -> Vec<InternalRaftRequest> {
         self.look();
         self.proposed.drain(..).map(|(_, request)| request).collect()
     }
 
-    /// Applies what was proposed, and answers.
+    /// Applies all proposals and completes their waiters.
     pub(super) fn complete_all(&mut self) -> Vec<InternalRaftRequest> {
         self.look();
         let proposed = std::mem::take(&mut self.proposed);
@@ -135,7 +136,7 @@ impl Rig {
         proposed.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Fails what was proposed.
+    /// Fails all proposals.
     pub(crate) fn fail_all(&mut self, error: &Error) {
         self.look();
         for (id, _) in std::mem::take(&mut self.proposed) {
@@ -143,7 +144,7 @@ impl Rig {
         }
     }
 
-    /// Carries a request out as the next entry of the log.
+    /// Applies a request as the next entry of the log.
     pub(super) fn apply(&mut self, request: &InternalRaftRequest) -> AppliedProposal {
         self.applied += 1;
         let entry = Entry {
@@ -163,7 +164,7 @@ impl Rig {
         }
     }
 
-    /// Carries out what changes something.
+    /// Applies a request that must succeed.
     pub(crate) fn done(&mut self, request: &InternalRaftRequest) -> Reply {
         match self.apply(request) {
             AppliedProposal::Request { result, .. } => result.unwrap(),
@@ -210,35 +211,35 @@ mod all {
     use super::*;
 
     #[test]
-    fn a_member_that_starts_publishes_and_decides_on_a_version() {
+    fn a_starting_member_publishes_and_decides_the_cluster_version() {
         let mut rig = Rig::new();
-        let mut chores = BackgroundTasks::new(rig.server.clone());
-        let mut waiting = chores.published().wait();
+        let mut tasks = BackgroundTasks::new(rig.server.clone());
+        let mut waiting = tasks.published().wait();
         rig.lead();
         let now = rig.now();
-        chores.turn(now);
+        tasks.turn(now);
         let requests = rig.complete_all();
         assert!(requests[0].cluster_member_attr_set.is_some());
         assert_eq!(requests[1].cluster_version_set.as_ref().unwrap().ver, "3.7.0");
         assert_eq!(waiting.try_recv(), Ok(None));
-        chores.turn(now);
+        tasks.turn(now);
         assert_eq!(waiting.try_recv(), Ok(Some(())));
-        assert_eq!(chores.published().wait().try_recv(), Ok(Some(())), "and whoever comes later");
+        assert_eq!(tasks.published().wait().try_recv(), Ok(Some(())), "later waiters resolve at once");
     }
 
     #[test]
-    fn an_idle_member_is_called_no_more_often_than_needed() {
+    fn an_idle_member_takes_turns_at_the_longest_interval() {
         let mut rig = Rig::new();
         rig.follow();
         let decided = proto::membershippb::ClusterVersionSetRequest { ver: "3.7.0".to_owned() };
         rig.done(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
-        let mut chores = BackgroundTasks::new(rig.server.clone());
+        let mut tasks = BackgroundTasks::new(rig.server.clone());
         let now = rig.now();
-        chores.turn(now);
+        tasks.turn(now);
         rig.complete_all();
-        // What was handed to the pool is forgotten with it: nobody works there.
+        // Closing the pool drops its jobs, since it has no threads.
         rig.server.inner.pools.close();
-        chores.turn(now);
-        assert_eq!(chores.turn(now), TURN_MAX);
+        tasks.turn(now);
+        assert_eq!(tasks.turn(now), TURN_MAX);
     }
 }

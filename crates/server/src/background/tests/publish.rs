@@ -1,4 +1,4 @@
-//! A member publishes what it is, until it is heard.
+//! A member retries its publication until it is applied.
 
 use super::super::BackgroundTask as _;
 use super::super::corruption::Others;
@@ -18,7 +18,7 @@ fn name_and_client_urls_are_published() {
     let now = rig.now();
     publish.turn(now);
     rig.complete_all();
-    assert_eq!(publish.turn(now), Duration::MAX, "nothing is left to do");
+    assert_eq!(publish.turn(now), Duration::MAX, "the task is done");
     assert_eq!(waiting.try_recv(), Ok(Some(())));
     let members = rig.server.state().cluster.now();
     let attributes = &members.member(LOCAL).unwrap().attributes;
@@ -27,7 +27,7 @@ fn name_and_client_urls_are_published() {
 }
 
 #[test]
-fn a_publication_that_fails_is_tried_again() {
+fn a_failed_publication_is_retried() {
     let mut rig = Rig::new();
     let mut publish = publish(&rig);
     let mut waiting = publish.published().wait();
@@ -46,12 +46,12 @@ fn a_publication_that_fails_is_tried_again() {
 }
 
 #[test]
-fn a_publication_that_the_leader_may_not_have_heard_of_is_made_again_at_once() {
+fn a_publication_is_repeated_at_once_under_a_new_leader() {
     let mut rig = Rig::new();
     let mut publish = publish(&rig);
     let now = rig.now();
     publish.turn(now);
-    assert_eq!(rig.take_proposed().len(), 1, "nobody leads: it may be lost");
+    assert_eq!(rig.take_proposed().len(), 1, "no leader: the proposal may be lost");
     publish.turn(now);
     assert!(rig.take_proposed().is_empty());
     rig.follow();
@@ -59,11 +59,11 @@ fn a_publication_that_the_leader_may_not_have_heard_of_is_made_again_at_once() {
     publish.turn(now);
     assert_eq!(rig.take_proposed().len(), 1);
     publish.turn(now);
-    assert!(rig.take_proposed().is_empty(), "once");
+    assert!(rig.take_proposed().is_empty(), "proposed once only");
 }
 
 #[test]
-fn a_publication_that_a_snapshot_may_have_is_made_again_at_once() {
+fn a_publication_is_repeated_at_once_after_a_snapshot() {
     let mut rig = Rig::new();
     rig.follow();
     let mut publish = publish(&rig);
@@ -82,7 +82,7 @@ fn a_publication_that_a_snapshot_may_have_is_made_again_at_once() {
 }
 
 #[test]
-fn a_member_that_stops_leaves_nobody_waiting() {
+fn a_stopping_member_cancels_the_waiters() {
     let mut rig = Rig::new();
     let mut publish = publish(&rig);
     let published = publish.published();
@@ -97,7 +97,7 @@ fn a_member_that_stops_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_nobody_waiting() {
+fn dropping_the_task_cancels_the_waiters() {
     let rig = Rig::new();
     let publish = publish(&rig);
     let published = publish.published();
@@ -109,13 +109,13 @@ fn a_thread_that_ends_leaves_nobody_waiting() {
 }
 
 #[test]
-fn with_the_gate_hashes_are_compared_first() {
+fn the_initial_corruption_check_runs_before_the_publication() {
     let mut rig = Rig::with(|config| config.features.initial_corrupt_check = true);
     let mut publish = publish(&rig);
     let now = rig.now();
     publish.turn(now);
-    assert!(rig.take_proposed().is_empty(), "not before");
-    // Nobody works in the pool of this member: without a hash of its own it must not start.
+    assert!(rig.take_proposed().is_empty(), "not before the check");
+    // The pool has no threads, so the hash fails when it is closed, and the member must not start.
     rig.server.inner.pools.close();
     publish.turn(now);
     assert!(rig.server.is_stopping());

@@ -1,4 +1,4 @@
-//! Old files are removed, and no others.
+//! Purging removes old files and no others.
 
 use env::{Create, Lock, Locking, Open};
 
@@ -10,7 +10,7 @@ use testkit::waiting::block_on;
 use super::*;
 use crate::request::Credentials;
 
-/// Puts empty files into a folder.
+/// Creates empty files in a folder.
 fn make(rig: &Rig, dir: &Path, names: impl Iterator<Item = String>) {
     let disk = &rig.server.inner.context.disk;
     disk.create_dir_all(dir).unwrap();
@@ -32,7 +32,7 @@ fn rig() -> Rig {
 }
 
 #[test]
-fn the_newest_are_kept() {
+fn the_newest_files_are_kept() {
     let rig = rig();
     let (log, snap) = (rig.server.config().wal_path(), rig.server.config().snap_path());
     make(&rig, &log, (0..4).map(segment).chain(["0.tmp".to_owned()]));
@@ -44,7 +44,7 @@ fn the_newest_are_kept() {
 }
 
 #[test]
-fn a_segment_that_is_in_use_stays_and_all_after_it() {
+fn a_locked_segment_and_all_later_ones_stay() {
     let rig = rig();
     let log = rig.server.config().wal_path();
     make(&rig, &log, (0..5).map(segment));
@@ -55,9 +55,9 @@ fn a_segment_that_is_in_use_stays_and_all_after_it() {
     assert_eq!(names(&rig, &log), (1..5).map(segment).collect::<Vec<_>>());
 }
 
-/// Whoever writes the log may have failed, and holds no locks any more.
+/// The log writer may have failed and released its locks.
 #[test]
-fn a_segment_that_a_replay_needs_stays_though_nobody_has_it_locked() {
+fn a_segment_needed_for_replay_stays_without_a_lock() {
     let rig = rig();
     rig.server.inner.log_status.set_first_segment(1);
     let log = rig.server.config().wal_path();
@@ -68,26 +68,26 @@ fn a_segment_that_a_replay_needs_stays_though_nobody_has_it_locked() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_ends_nothing() {
+fn an_unreadable_folder_does_not_stop_the_member() {
     let rig = rig();
     purge(&rig.server);
     assert!(!rig.server.is_stopping());
 }
 
-/// Hashing everything may take minutes, on all threads there are for what takes so long.
+/// Hashing all keys may take minutes on all threads for long jobs.
 #[test]
-fn whatever_takes_long_does_not_hold_it_up() {
+fn long_jobs_do_not_delay_a_purge() {
     let rig = rig();
     let log = rig.server.config().wal_path();
     make(&rig, &log, (0..4).map(segment));
     make(&rig, &rig.server.config().snap_path(), std::iter::empty());
-    // Nobody works there: so it takes for ever.
+    // The pool has no threads, so the hash never completes.
     let hash = poll(&mut Box::pin(rig.server.hash_kv(&Credentials::default(), 0)));
     assert!(hash.is_none());
-    let mut chore = Purge::new(rig.server.clone()).unwrap();
+    let mut task = Purge::new(rig.server.clone()).unwrap();
     let now = rig.now();
-    assert_eq!(chore.turn(now), now + POLL, "it is under way");
-    // A thread does what waits for it before it ends.
+    assert_eq!(task.turn(now), now + POLL, "pending");
+    // A thread runs the queued jobs before it ends.
     let pool = Arc::clone(&rig.server.inner.pools.short);
     let done = pool.run(|| ());
     let thread = std::thread::spawn({
@@ -95,14 +95,14 @@ fn whatever_takes_long_does_not_hold_it_up() {
         move || pool.work()
     });
     block_on(done).unwrap();
-    assert!(chore.turn(now) > now + POLL, "it is done");
+    assert!(task.turn(now) > now + POLL, "completed");
     assert_eq!(names(&rig, &log), [segment(2), segment(3)]);
     pool.close();
     thread.join().unwrap();
 }
 
 #[test]
-fn nothing_is_removed_if_all_is_kept() {
+fn purging_is_off_if_the_flags_keep_all_files() {
     let rig = Rig::with(|config| (config.max_wals, config.max_snapshots) = (0, 0));
     assert!(Purge::new(rig.server.clone()).is_none());
 }

@@ -13,13 +13,13 @@ fn a_log_write_longer_than_a_second_is_reported_as_a_stall() {
     let now = rig.advance(SECOND - Duration::from_millis(1));
     assert_eq!(rig.server.stalled_for(), None);
     assert!(stall.turn(now) <= now + SECOND);
-    assert!(!stall.is_told());
+    assert!(!stall.is_reported());
     let now = rig.advance(SECOND);
     assert_eq!(rig.server.stalled_for(), Some(2 * SECOND - Duration::from_millis(1)));
     stall.turn(now);
-    assert!(stall.is_told());
+    assert!(stall.is_reported());
     rig.server.inner.log_status.set_write_began(None);
     assert_eq!(rig.server.stalled_for(), None);
     stall.turn(now);
-    assert!(!stall.is_told());
+    assert!(!stall.is_reported());
 }

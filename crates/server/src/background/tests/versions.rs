@@ -1,4 +1,4 @@
-//! The cluster's version, the database's, and the end of a downgrade.
+//! The cluster version, the storage version, and the end of a downgrade.
 
 use backend::schema::version::{Version, detect};
 use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
@@ -38,125 +38,125 @@ fn versions_proposed(requests: &[InternalRaftRequest]) -> Vec<String> {
 }
 
 #[test]
-fn a_new_leader_decides_at_once() {
+fn a_new_leader_decides_the_version_at_once() {
     let mut rig = Rig::new();
-    let mut chore = ClusterVersion::new(rig.server.clone());
+    let mut task = ClusterVersion::new(rig.server.clone());
     let now = rig.now();
-    assert!(chore.turn(now) < now + SECOND / 10, "as soon as there is a leader");
+    assert!(task.turn(now) < now + SECOND / 10, "polls for a leader");
     assert!(rig.take_proposed().is_empty());
     rig.lead();
-    chore.turn(now);
+    task.turn(now);
     assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
-    assert_eq!(chore.turn(now), now + 4 * SECOND);
+    assert_eq!(task.turn(now), now + 4 * SECOND);
     assert_eq!(version(&rig), Some(Version::new(3, 7)));
 }
 
 #[test]
-fn one_that_is_not_heard_of_keeps_the_cluster_at_the_oldest() {
+fn a_silent_member_keeps_the_cluster_at_the_oldest_version() {
     let mut rig = Rig::new();
     add_member(&rig, 2);
     rig.lead();
-    let mut chore = ClusterVersion::new(rig.server.clone());
+    let mut task = ClusterVersion::new(rig.server.clone());
     let now = rig.now();
-    chore.turn(now);
+    task.turn(now);
     assert_eq!(versions_proposed(&rig.complete_all()), ["3.0.0"]);
-    chore.turn(now);
+    task.turn(now);
     let now = rig.advance(4 * SECOND);
-    chore.turn(now);
-    assert!(rig.take_proposed().is_empty(), "and it stays there");
+    task.turn(now);
+    assert!(rig.take_proposed().is_empty(), "the version stays at 3.0");
 }
 
 #[test]
-fn a_cluster_is_raised_within_four_seconds() {
+fn the_cluster_version_is_raised_within_four_seconds() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.6.0");
     rig.lead();
-    let mut chore = ClusterVersion::new(rig.server.clone());
+    let mut task = ClusterVersion::new(rig.server.clone());
     let now = rig.now();
-    assert_eq!(chore.turn(now), now + 4 * SECOND);
+    assert_eq!(task.turn(now), now + 4 * SECOND);
     assert!(rig.take_proposed().is_empty());
     let now = rig.advance(4 * SECOND);
-    chore.turn(now);
+    task.turn(now);
     assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
 }
 
 #[test]
-fn a_proposal_that_fails_is_made_again() {
+fn a_failed_version_proposal_is_retried() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.6.0");
     rig.lead();
-    let mut chore = ClusterVersion::new(rig.server.clone());
+    let mut task = ClusterVersion::new(rig.server.clone());
     for _ in 0..2 {
         let now = rig.advance(4 * SECOND);
-        chore.turn(now);
+        task.turn(now);
         rig.look();
         assert_eq!(rig.proposed.len(), 1);
         rig.fail_all(&Error::Timeout);
-        assert_eq!(chore.turn(now), now + 4 * SECOND);
+        assert_eq!(task.turn(now), now + 4 * SECOND);
     }
 }
 
 #[test]
-fn a_downgrade_lowers_the_version() {
+fn a_downgrade_lowers_the_cluster_version() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
     set_downgrade(&mut rig, "3.6.0");
     rig.lead();
-    let mut chore = ClusterVersion::new(rig.server.clone());
+    let mut task = ClusterVersion::new(rig.server.clone());
     let now = rig.advance(4 * SECOND);
-    chore.turn(now);
+    task.turn(now);
     assert_eq!(versions_proposed(&rig.complete_all()), ["3.6.0"]);
 }
 
 #[test]
-fn a_downgrade_goes_on_while_this_member_runs_the_newer_release() {
+fn a_downgrade_continues_while_a_member_runs_the_newer_release() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
     set_downgrade(&mut rig, "3.6.0");
     rig.lead();
-    let mut chore = DowngradeEnd::new(rig.server.clone()).unwrap();
+    let mut task = DowngradeEnd::new(rig.server.clone()).unwrap();
     let now = rig.advance(5 * SECOND);
-    assert_eq!(chore.turn(now), now + 5 * SECOND);
+    assert_eq!(task.turn(now), now + 5 * SECOND);
     assert!(rig.take_proposed().is_empty());
 }
 
 #[test]
-fn a_downgrade_to_what_this_member_runs_is_over() {
+fn a_downgrade_ends_once_all_members_run_the_target_version() {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
     set_downgrade(&mut rig, "3.7.0");
-    let mut chore = DowngradeEnd::new(rig.server.clone()).unwrap();
+    let mut task = DowngradeEnd::new(rig.server.clone()).unwrap();
     let now = rig.advance(5 * SECOND);
-    chore.turn(now);
+    task.turn(now);
     assert!(rig.take_proposed().is_empty(), "the leader ends it");
     rig.lead();
     let now = rig.advance(5 * SECOND);
-    chore.turn(now);
+    task.turn(now);
     rig.complete_all();
-    chore.turn(now);
+    task.turn(now);
     assert!(!rig.server.state().cluster.now().downgrade().enabled);
 }
 
 #[test]
-fn nobody_looks_after_downgrades_if_the_flags_say_so() {
+fn the_downgrade_check_is_off_with_a_zero_interval() {
     let rig = Rig::with(|config| config.downgrade_check_time = Duration::ZERO);
     assert!(DowngradeEnd::new(rig.server.clone()).is_none());
 }
 
 #[test]
-fn the_database_follows_the_cluster() {
+fn the_storage_version_follows_the_cluster_version() {
     let mut rig = Rig::new();
     follow(&rig.server);
-    assert_eq!(stored(&rig), None, "nobody has decided yet");
+    assert_eq!(stored(&rig), None, "no cluster version yet");
     set_version(&mut rig, "3.0.0");
     follow(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 5)), "as good as undecided");
+    assert_eq!(stored(&rig), Some(Version::new(3, 5)), "counts as undecided");
     set_version(&mut rig, "3.7.0");
     follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
 }
 
-/// Begins a log on the disk of a member, with some requests in it.
+/// Creates a log on the disk of a member, with the given requests as entries.
 fn begin_log(rig: &Rig, requests: &[InternalRaftRequest]) -> Wal {
     let (disk, dir) = (&rig.server.inner.context.disk, rig.server.config().wal_path());
     disk.create_dir_all_durably(dir.parent().unwrap()).unwrap();
@@ -179,13 +179,13 @@ fn version_request(ver: &str) -> InternalRaftRequest {
     InternalRaftRequest { cluster_version_set, ..header() }
 }
 
-/// One that only 3.7 understands.
+/// Returns a request that only 3.7 understands.
 fn newer_request() -> InternalRaftRequest {
     let test = pb::DowngradeVersionTestRequest { ver: "3.7.0".to_owned() };
     InternalRaftRequest { downgrade_version_test: Some(test), ..header() }
 }
 
-/// On its way from 3.7 to 3.6.
+/// Returns a member in the middle of a downgrade from 3.7 to 3.6.
 fn downgrading() -> Rig {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
@@ -200,7 +200,7 @@ fn stored(rig: &Rig) -> Option<Version> {
 }
 
 #[test]
-fn a_database_is_moved_down_once_the_older_release_can_read_the_log() {
+fn the_database_is_downgraded_once_the_older_release_can_read_the_log() {
     let rig = downgrading();
     let mut log = begin_log(&rig, &[newer_request(), version_request("3.6.0")]);
     follow(&rig.server);
@@ -209,11 +209,11 @@ fn a_database_is_moved_down_once_the_older_release_can_read_the_log() {
     let snapshot = Snapshot { index: Some(2), term: Some(2), conf_state };
     log.save_snapshot(&snapshot).unwrap();
     follow(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 6)), "nobody reads that part any more");
+    assert_eq!(stored(&rig), Some(Version::new(3, 6)), "the snapshot made that entry unnecessary");
 }
 
 #[test]
-fn a_database_is_not_moved_down_if_the_log_cannot_be_read() {
+fn the_database_is_not_downgraded_if_the_log_cannot_be_read() {
     let rig = downgrading();
     follow(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
