@@ -1,4 +1,5 @@
-//! How a member behaves. The binary makes this of its flags; nothing here is left to a default that a flag could change.
+//! The configuration of a member. The binary derives it from its flags, so no setting that has a
+//! flag relies on a default of this crate.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,122 +8,128 @@ use std::time::Duration;
 use membership::{ClusterId, Membership};
 use types::MemberId;
 
-/// How a member behaves.
+/// The configuration of a member.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Its name.
+    /// The name of the member.
     pub name: String,
-    /// The folder that has its files.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// The folder of its log, if not below `data_dir`.
+    /// The folder of the log, if it is not below `data_dir`.
     pub wal_dir: Option<PathBuf>,
-    /// Where other members reach it, sorted.
+    /// The URLs at which peers reach the member, sorted.
     pub peer_urls: Vec<String>,
-    /// Where clients reach it, as it tells others.
+    /// The URLs that the member advertises to clients.
     pub client_urls: Vec<String>,
-    /// The members of a new cluster: their names, and where they are reached, sorted.
+    /// The members of a new cluster: names with sorted peer URLs.
     pub initial_cluster: BTreeMap<String, Vec<String>>,
-    /// The cluster that it joins, if that is there already. Neither matters to a member that has data.
+    /// The existing cluster to join, if any. Ignored by a member that has data, as is
+    /// `initial_cluster`.
     pub join: Option<ExistingCluster>,
-    /// Whether a member that has data goes on alone.
+    /// Whether a member that has data restarts as the only one of its cluster.
     pub force_new_cluster: bool,
-    /// What makes the ids of a new cluster its own.
+    /// A token that makes the ids of a new cluster unique.
     pub cluster_token: String,
 
-    /// The length of a tick, which is also the time between heartbeats.
+    /// The length of a tick, which is also the heartbeat interval.
     pub heartbeat: Duration,
-    /// Ticks without a leader before an election.
+    /// The number of ticks without a leader before an election.
     pub election_ticks: u32,
-    /// Whether candidates ask first.
+    /// Whether a candidate asks for pre-votes first.
     pub pre_vote: bool,
-    /// Whether the first election need not wait for the whole timeout.
+    /// Whether the first election skips ticks once peers are connected.
     pub initial_election_tick_advance: bool,
 
-    /// Entries between snapshots.
+    /// The number of entries between snapshots.
     pub snapshot_count: u64,
-    /// Entries kept behind a snapshot, for members that are behind.
+    /// The number of catch-up entries kept behind a snapshot for slow followers.
     pub snapshot_catchup_entries: u64,
-    /// Snapshot files kept; zero keeps all.
+    /// The number of snapshot files to keep; zero keeps all.
     pub max_snapshots: usize,
-    /// Segments of the log kept; zero keeps all.
+    /// The number of segments of the log to keep; zero keeps all.
     pub max_wals: usize,
-    /// How long a segment of the log is.
+    /// The size of a segment of the log.
     pub segment_bytes: u64,
-    /// Whether the disk need not have what was acknowledged. For tests.
+    /// Whether to acknowledge writes without syncing them. For tests.
     pub unsafe_no_fsync: bool,
 
-    /// `--quota-backend-bytes` as given.
+    /// The value of `--quota-backend-bytes`.
     pub quota_backend_bytes: i64,
-    /// The longest encoded request.
+    /// The maximum size of an encoded request.
     pub max_request_bytes: usize,
-    /// What a leader may take that is not applied yet, of all members together, in bytes.
+    /// The maximum size in bytes of entries that a leader has accepted and not applied.
     pub unapplied_bytes_max: u64,
-    /// The most operations of a transaction.
+    /// The maximum number of operations in a transaction.
     pub max_txn_ops: usize,
-    /// How the database is committed.
+    /// How the backend commits.
     pub backend: backend::Config,
-    /// Revisions that a step of a compaction looks at.
+    /// The number of revisions that a compaction step examines.
     pub compaction_batch_limit: usize,
-    /// Time between such steps.
+    /// The pause between compaction steps.
     pub compaction_sleep_interval: Duration,
-    /// Time between progress notifications to a watcher.
+    /// The interval of progress notifications to a watcher.
     pub watch_progress_notify_interval: Duration,
-    /// What can be freed before the database is defragmented at a start, in bytes; zero never does.
+    /// The free space, in bytes, from which the database is defragmented at a start; zero disables
+    /// it.
     pub bootstrap_defrag_threshold_bytes: u64,
 
-    /// `--auth-token` as given.
+    /// The value of `--auth-token`.
     pub auth_token: String,
-    /// How long a simple token is good for after its last use.
+    /// The time after its last use at which a simple token expires.
     pub auth_token_ttl: Duration,
-    /// The cost of hashing a password.
+    /// The bcrypt cost of hashing a password.
     pub bcrypt_cost: u32,
-    /// Whether the common name of a client's certificate names a user.
+    /// Whether the common name of a client certificate names a user.
     pub client_cert_auth: bool,
 
-    /// Whether changes of members that would cost the quorum are refused.
+    /// Whether conf changes that would lose the quorum are refused.
     pub strict_reconfig_check: bool,
-    /// The most learners.
+    /// The maximum number of learners.
     pub max_learners: usize,
 
-    /// When old revisions are compacted without being asked.
+    /// The mode of automatic compaction.
     pub auto_compaction: AutoCompaction,
-    /// Time between comparisons of the members' keys; zero never does.
+    /// The interval of corruption checks over all keys; zero disables them.
     pub corrupt_check_time: Duration,
-    /// Time between comparisons of the members' compaction hashes.
+    /// The interval of corruption checks over compaction hashes.
     pub compact_hash_check_time: Duration,
-    /// Time between looks at whether a downgrade is done; zero never does.
+    /// The interval of checks whether a downgrade is complete; zero disables them.
     pub downgrade_check_time: Duration,
-    /// How long applying an entry may take without a warning.
+    /// The duration above which applying an entry logs a warning.
     pub warning_apply_duration: Duration,
-    /// What is switched on.
+    /// The enabled features.
     pub features: Features,
 }
 
-/// A cluster that has a place for this member.
+/// An existing cluster that this member joins.
 #[derive(Clone, Debug)]
 pub struct ExistingCluster {
-    /// The cluster.
+    /// The id of the cluster.
     pub cluster_id: ClusterId,
-    /// This member.
+    /// The id of this member in it.
     pub local: MemberId,
-    /// All members, as others know them.
+    /// All members, as reported by the cluster.
     pub members: Membership,
 }
 
-/// When old revisions are compacted without being asked.
+/// The mode of automatic compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoCompaction {
     /// Never.
     Off,
-    /// To what was current so long ago.
+    /// Compacts to the revision that was current this long ago.
     Periodic(Duration),
-    /// To so many revisions before the current one.
+    /// Compacts to this number of revisions before the current one.
     Revision(i64),
 }
 
-/// The feature gates that change what the server does.
+/// The feature gates of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, clippy::struct_excessive_bools, reason = "named like etcd's gates")]
+#[expect(
+    missing_docs,
+    clippy::struct_excessive_bools,
+    reason = "the fields mirror etcd's feature gates"
+)]
 pub struct Features {
     pub compact_hash_check: bool,
     pub fast_lease_keep_alive: bool,
@@ -130,7 +137,7 @@ pub struct Features {
     pub lease_checkpoint: bool,
     pub lease_checkpoint_persist: bool,
     pub priority_request: bool,
-    /// Bowline's own: a leader whose disk hangs hands leadership on.
+    /// Only in Bowline: a leader whose disk hangs transfers leadership.
     pub stalled_leader_transfer: bool,
 }
 
@@ -148,17 +155,17 @@ impl Default for Features {
     }
 }
 
-/// What a leader may take that is not applied yet. This bounds its memory while its own disk, or a quorum, does not answer: whoever asked is told in time that nobody
-/// knows what became of it, but the entry stays in the log.
+/// The default of `unapplied_bytes_max`. Bounds the memory of a leader while its disk or its quorum
+/// does not respond: requests time out, but their entries stay in the log.
 const UNAPPLIED_BYTES_MAX: u64 = 1 << 30;
 
 /// The default of `--max-txn-ops`.
 const TXN_OPS_MAX_DEFAULT: usize = 128;
-/// What every request may take, beside the time it takes to elect a leader twice.
+/// The time limit of a request, in addition to the time of two elections.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 impl ServerConfig {
-    /// Etcd's defaults, for a member that is alone.
+    /// Returns etcd's defaults, for a cluster of one member.
     pub fn new(name: &str, data_dir: impl Into<PathBuf>) -> ServerConfig {
         let peer_url = "http://localhost:2380".to_owned();
         ServerConfig {
@@ -205,22 +212,22 @@ impl ServerConfig {
         }
     }
 
-    /// The time after which an election begins, at the earliest.
+    /// The shortest time without a leader after which an election starts.
     pub fn election_timeout(&self) -> Duration {
         self.heartbeat * self.election_ticks
     }
 
-    /// How long a request is waited for.
+    /// The time after which a request times out.
     pub fn request_timeout(&self) -> Duration {
         REQUEST_TIME + 2 * self.election_timeout()
     }
 
-    /// The folder of the log.
+    /// Returns the folder of the log.
     pub fn wal_path(&self) -> PathBuf {
         self.wal_dir.clone().unwrap_or_else(|| self.data_dir.join("member").join("wal"))
     }
 
-    /// The folder of snapshots and the database.
+    /// Returns the folder of snapshots and the database.
     pub fn snap_path(&self) -> PathBuf {
         self.data_dir.join("member").join("snap")
     }

@@ -1,20 +1,20 @@
-//! Why a request was not done, as the server knows it. What clients are told is the API's table.
+//! The errors of a request inside the server. The API maps them to the statuses that clients see.
 
 use crate::apply::Refusal;
 
-/// Why a request was not done. The texts are etcd's.
+/// The reason why a request failed. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// Refused by every member alike.
+    /// Refused equally on every member.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A change of members that every member refuses.
+    /// A conf change that every member refuses.
     #[error(transparent)]
     Members(#[from] membership::ConfChangeRefusal),
-    /// A change of members that would cost the cluster its quorum, or a learner that lags.
+    /// A conf change that would lose the quorum, or that promotes a learner that is too far behind.
     #[error(transparent)]
     Unsafe(#[from] membership::reconfig::UnsafeReconfig),
-    /// A downgrade that is not possible.
+    /// A downgrade that is not allowed.
     #[error(transparent)]
     Downgrade(#[from] membership::version::DowngradeError),
     /// A renewal that did not reach the leader's lessor.
@@ -26,52 +26,53 @@ pub enum Error {
     /// The encoded request is larger than `--max-request-bytes`.
     #[error("etcdserver: request is too large")]
     RequestTooLarge,
-    /// Applying is too far behind what is committed.
+    /// The applied index is too far behind the commit index.
     #[error("etcdserver: too many requests")]
     TooManyRequests,
-    /// No answer in time.
+    /// Not completed in time.
     #[error("etcdserver: request timed out")]
     Timeout,
-    /// No answer in time, and a leader had just been lost when it was asked.
+    /// Not completed in time, and the leader was lost shortly before the request.
     #[error("etcdserver: request timed out, possibly due to previous leader failure")]
     TimeoutLeaderFail,
-    /// No answer in time, and this member was cut off.
+    /// Not completed in time, and this member was disconnected from the quorum.
     #[error("etcdserver: request timed out, possibly due to connection lost")]
     TimeoutConnectionLost,
-    /// Leadership was not handed over in time.
+    /// The transfer of leadership did not complete in time.
     #[error("etcdserver: request timed out, leader transfer took too long")]
     TimeoutLeaderTransfer,
-    /// Applying did not reach what was committed in time.
+    /// The applied index did not reach the read index in time.
     #[error("etcdserver: request timed out, waiting for the applied index took too long")]
     TimeoutWaitAppliedIndex,
-    /// It could not be proposed in time, for want of a leader.
+    /// Could not be proposed in time because there was no leader.
     #[error("context deadline exceeded")]
     DeadlineExceeded,
-    /// Consensus would not take it.
+    /// Dropped by the consensus core.
     #[error("raft proposal dropped")]
     ProposalDropped,
-    /// The leader changed while its answer was waited for.
+    /// The leader changed while the request was pending.
     #[error("etcdserver: leader changed")]
     LeaderChanged,
-    /// There is none.
+    /// The cluster has no leader.
     #[error("etcdserver: no leader")]
     NoLeader,
-    /// Only the leader can.
+    /// This member is not the leader.
     #[error("etcdserver: not leader")]
     NotLeader,
-    /// Leadership can go to voters only.
+    /// The target of a leader transfer is not a voter.
     #[error("etcdserver: bad leader transferee")]
     BadLeaderTransferee,
-    /// There is no such thing to do.
+    /// The requested action does not exist.
     #[error("etcdserver: unknown method")]
     UnknownMethod,
-    /// The member is stopping, or has.
+    /// The member is stopping or has stopped.
     #[error("etcdserver: server stopped")]
     Stopped,
-    /// Another voter would stop the cluster, since this member was started without a way to any ([`NoPeers`](crate::NoPeers)).
+    /// Adding a voter would lose the quorum, since this member was started without a transport
+    /// ([`NoPeers`](crate::NoPeers)).
     #[error("bowline: another voting member could not be reached: this one was started alone")]
     NoPeers,
-    /// Something of this member failed: its disk, as a rule.
+    /// A local failure of this member, usually of its disk.
     #[error("{0}")]
     Fault(String),
 }

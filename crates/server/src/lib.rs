@@ -17,9 +17,10 @@
 //!
 //! ```text
 //!                                 ┌─ alarms, versions, members ─► membership
-//!   entry ─► decode ─► layers ────┼─ keys ──────────────────────► mvcc ──┐ a revoked lease deletes keys,
-//!            already               ├─ leases ────────────────────► lease ─┘ a key is attached to a lease
-//!            applied? skip         └─ users, roles ──────────────► auth
+//!   entry ─► decode ─► layers ────┼─ keys ──────────────────────► mvcc ──┐ a revoked lease
+//!            already              │                                      │ deletes its keys
+//!            applied? skip        ├─ leases ────────────────────► lease ─┘
+//!                                 └─ users, roles ──────────────► auth
 //!                 one backend transaction, with the applied index ─► commit ─► watchers ─► reply
 //! ```
 //!

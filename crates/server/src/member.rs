@@ -170,7 +170,7 @@ fn close(inner: Arc<ServerInner>) {
     let Some(StateMachine { backend, store, .. }) = state.into_state() else { return };
     drop(store);
     if let Err(error) = Backend::close(backend) {
-        tracing::warn!(%error, "close the database");
+        tracing::warn!(%error, "failed to close the database");
     }
 }
 

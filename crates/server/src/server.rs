@@ -50,7 +50,7 @@ pub struct Server {
     pub(crate) inner: Arc<ServerInner>,
 }
 
-/// The handles of a running member. Each stage holds those that it needs.
+/// The handles of a running member. Each stage holds the ones that it needs.
 #[derive(Debug)]
 pub(crate) struct ServerInner {
     pub(crate) context: Arc<MemberContext>,

@@ -180,7 +180,7 @@ impl mvcc::Leases for LessorAdapter<'_> {
     fn attach(&self, id: LeaseId, key: &[u8]) {
         if !self.0.attach(id, key) {
             // Compat: as in etcd at a start, the key stays, though no lease will ever delete it.
-            tracing::error!(lease = %id, key = %key.escape_ascii(), "key is attached to a lease that is not there");
+            tracing::error!(lease = %id, key = %key.escape_ascii(), "key is attached to an unknown lease");
         }
     }
 

@@ -2,10 +2,10 @@
 //! simulator with a simulated network.
 //!
 //! ```text
-//!   raft loop ──── send ─────────────► Transport ══ wire ══► Transport ── Server::receive ───────────► raft loop
-//!   snapshots ──── send_snapshot ────►                                 ── Server::receive_snapshot ──► member/snap/<index>.snap.db
-//!   requests ───── request_… ────────►                                 ── Server::…_for_peer ────────► answers
-//!              ◄── Server::report_… ── (what did not arrive)
+//!   raft loop ─ send ──────────► Transport ═ wire ═► Transport ─ Server::receive ─► raft loop
+//!   snapshots ─ send_snapshot ─►                         ─ Server::receive_snapshot ─► member/snap
+//!   requests ── request_… ─────►                         ─ Server::…_for_peer ─► answers
+//!            ◄─ Server::report_… (unreachable peers, ended snapshot transfers)
 //! ```
 
 use std::fmt::Debug;
@@ -176,7 +176,7 @@ pub struct NoPeers;
 
 fn no_response<T: Send + 'static>() -> PeerResponse<T> {
     Box::pin(std::future::ready(Err(PeerRequestError::Failed(
-        "this member reaches no other".to_owned(),
+        "this member has no peer transport".to_owned(),
     ))))
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use proto::etcdserverpb::CompactionRequest;
 
 use super::BackgroundTask;
-use super::pending_task::{Interval, POLL, PendingTask, carry_out};
+use super::pending_task::{Interval, POLL, PendingTask, propose_and_wait};
 use crate::apply::Refusal;
 use crate::config::AutoCompaction;
 use crate::error::Error;
@@ -74,7 +74,9 @@ impl Compacting {
         (self.revision, self.began) = (revision, now);
         let request = CompactionRequest { revision, physical: false };
         let server = self.server.clone();
-        self.task.begin(async move { ok_if_compacted(carry_out(server, request).await.map(drop)) });
+        self.task.begin(async move {
+            ok_if_compacted(propose_and_wait(server, request).await.map(drop))
+        });
     }
 
     fn poll(&mut self, now: Duration) -> Option<Compacted> {
@@ -173,7 +175,7 @@ impl Periodic {
 
 impl BackgroundTask for Periodic {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.compacting.task.is_under_way() {
+        if !self.compacting.task.is_pending() {
             if !self.every.is_due(now) {
                 return self.every.next();
             }
@@ -185,9 +187,9 @@ impl BackgroundTask for Periodic {
         if let Some(compacted) = self.compacting.poll(now) {
             self.end(compacted, now);
             self.note();
-            self.every.begin_anew(now);
+            self.every.restart(now);
         }
-        if self.compacting.task.is_under_way() { now + POLL } else { self.every.next() }
+        if self.compacting.task.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 
@@ -252,7 +254,7 @@ impl ByRevision {
 
 impl BackgroundTask for ByRevision {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.compacting.task.is_under_way()
+        if !self.compacting.task.is_pending()
             && self.every.is_due(now)
             && let Some(revision) = self.due()
         {
@@ -260,8 +262,8 @@ impl BackgroundTask for ByRevision {
         }
         if let Some(compacted) = self.compacting.poll(now) {
             self.end(compacted);
-            self.every.begin_anew(now);
+            self.every.restart(now);
         }
-        if self.compacting.task.is_under_way() { now + POLL } else { self.every.next() }
+        if self.compacting.task.is_pending() { now + POLL } else { self.every.next() }
     }
 }

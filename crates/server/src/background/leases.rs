@@ -1,10 +1,9 @@
 //! Revokes expired leases and checkpoints long ones. Only the leader does.
 //!
 //! ```text
-//!   every 500 ms   lessor: expired 7, 8, 9 ─► still the leader? ─► backlog 7 8 9
-//!                          checkpoints {12: 240 s}    │               │ at most REVOKES_MAX at once
-//!                                                     ▼               ▼
-//!                                              propose, no waiter   revoke 7, revoke 8, revoke 9
+//!   every 500 ms   lessor: expired 7, 8, 9          ─┐  confirm   ┌─► backlog ─► revoke 7, 8, 9
+//!                          checkpoints {12: 240 s}  ─┴─ leader ───┤   at most REVOKES_MAX pending
+//!                                                                 └─► checkpoints, no waiter
 //! ```
 //!
 //! Leadership is confirmed before anything is proposed. A member that was paused still believes
@@ -68,7 +67,7 @@ impl Leases {
     }
 
     fn is_busy(&self) -> bool {
-        self.confirming.is_under_way() || !self.backlog.is_empty() || !self.revokes.is_empty()
+        self.confirming.is_pending() || !self.backlog.is_empty() || !self.revokes.is_empty()
     }
 
     /// Asks the lessor for expired leases and due checkpoints.
@@ -159,7 +158,7 @@ impl Leases {
 impl BackgroundTask for Leases {
     fn turn(&mut self, now: Duration) -> Duration {
         self.collect();
-        let may_look = !self.confirming.is_under_way() && self.backlog.is_empty();
+        let may_look = !self.confirming.is_pending() && self.backlog.is_empty();
         if may_look && self.every.is_due(now) {
             self.look(now);
         }

@@ -69,11 +69,11 @@ fn grown(retained: &mut u32, now: u32) -> bool {
 
 impl BackgroundTask for Memory {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.releasing.is_under_way() && self.every.is_due(now) && self.should_release() {
+        if !self.releasing.is_pending() && self.every.is_due(now) && self.should_release() {
             self.releasing.begin_blocking(&self.server, |_| env::release_free_memory());
         }
         self.releasing.poll();
-        if self.releasing.is_under_way() { now + POLL } else { self.every.next() }
+        if self.releasing.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | `publish` | each | once, at a start: publishes its name; clients are served after that |
 //! | `leases` | leader | every 500 ms: revokes expired leases |
-//! | `versions` | leader | as soon as it leads, then every 4 s: the cluster's version, the end of a downgrade |
-//! | `storage` | each | when the cluster's version changes, and every 4 s: the database's version |
+//! | `versions` | leader | once it leads, then every 4 s: cluster version, end of a downgrade |
+//! | `storage` | each | when the cluster version changes, and every 4 s: the storage version |
 //! | `compaction` | leader | as the flags say: drops old revisions |
 //! | `corruption` | leader | as the flags say: compares hashes |
 //! | `purge` | each | every 30 s: removes old files |

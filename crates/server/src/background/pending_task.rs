@@ -30,7 +30,7 @@ impl<T> Default for PendingTask<T> {
 
 impl<T> fmt::Debug for PendingTask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PendingTask").field(&self.is_under_way()).finish()
+        f.debug_tuple("PendingTask").field(&self.is_pending()).finish()
     }
 }
 
@@ -40,7 +40,7 @@ impl<T> PendingTask<T> {
         self.0 = Some(Box::pin(future));
     }
 
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.0.is_some()
     }
 
@@ -74,7 +74,10 @@ pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<
 }
 
 /// Proposes a request of the member itself and awaits its reply.
-pub(super) async fn carry_out<P: Propose>(server: Server, request: P) -> Result<P::Reply, Error> {
+pub(super) async fn propose_and_wait<P: Propose>(
+    server: Server,
+    request: P,
+) -> Result<P::Reply, Error> {
     server.propose(request)?.await?.into_reply()
 }
 
@@ -100,13 +103,13 @@ impl Interval {
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
         let is_due = now >= self.next;
         if is_due {
-            self.begin_anew(now);
+            self.restart(now);
         }
         is_due
     }
 
     /// Restarts the interval from `now`.
-    pub(super) fn begin_anew(&mut self, now: Duration) {
+    pub(super) fn restart(&mut self, now: Duration) {
         self.next = now.saturating_add(self.interval);
     }
 
@@ -128,7 +131,7 @@ mod tests {
         assert_eq!(task.poll(), None);
         sender.send(7).unwrap();
         assert_eq!(task.poll(), Some(Ok(7)));
-        assert!(!task.is_under_way());
+        assert!(!task.is_pending());
         assert_eq!(task.poll(), None);
     }
 
@@ -148,7 +151,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut never = Interval::after(Duration::MAX, second);
         assert!(!never.is_due(second));
-        never.begin_anew(second);
+        never.restart(second);
         assert_eq!(never.next(), Duration::MAX);
     }
 }

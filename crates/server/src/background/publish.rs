@@ -5,9 +5,9 @@
 //! applies.
 //!
 //! ```text
-//!   initial check ─► propose {member 8e9e05c52164694d, name "default", client_urls [..]} ─► applied
-//!     if enabled      ▲                                                          │            │
-//!     failed: stop    └──── timed out, or leader or state changed: retry ────────┘        published
+//!   initial check ─► propose {member 8e9e05c52164694d, name "default", urls [..]} ─► applied
+//!     if enabled      ▲                                                  │             │
+//!     failed: stop    └──── timed out, or leader or state changed ───────┘         published
 //! ```
 //!
 //! A proposal is retried at once if the leader has changed, since the new one may not have received
@@ -25,7 +25,7 @@ use types::{MemberId, Term};
 
 use super::BackgroundTask;
 use super::corruption::{Inconsistent, PeerHashes, initial_check};
-use super::pending_task::{NEVER, POLL, PendingTask, carry_out};
+use super::pending_task::{NEVER, POLL, PendingTask, propose_and_wait};
 use crate::error::Error;
 use crate::server::Server;
 use crate::state::StateMachine;
@@ -36,10 +36,10 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Whether this member has published its attributes, with the waiters for it.
 #[derive(Debug, Default)]
-pub(crate) struct Published(Mutex<State>);
+pub(crate) struct Published(Mutex<PublishState>);
 
 #[derive(Debug)]
-enum State {
+enum PublishState {
     /// Not published yet; holds the waiters.
     Pending(Vec<oneshot::Sender<()>>),
     Published,
@@ -47,9 +47,9 @@ enum State {
     GivenUp,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State::Pending(Vec::new())
+impl Default for PublishState {
+    fn default() -> PublishState {
+        PublishState::Pending(Vec::new())
     }
 }
 
@@ -59,22 +59,22 @@ impl Published {
     pub(crate) fn wait(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         match &mut *self.0.lock() {
-            State::Pending(all) => all.push(sender),
-            State::Published => drop(sender.send(())),
-            State::GivenUp => drop(sender),
+            PublishState::Pending(all) => all.push(sender),
+            PublishState::Published => drop(sender.send(())),
+            PublishState::GivenUp => drop(sender),
         }
         receiver
     }
 
     /// Returns whether the member has published.
     pub(crate) fn is_set(&self) -> bool {
-        matches!(*self.0.lock(), State::Published)
+        matches!(*self.0.lock(), PublishState::Published)
     }
 
     fn set(&self) {
-        let before = std::mem::replace(&mut *self.0.lock(), State::Published);
-        if let State::Pending(waiting) = before {
-            for sender in waiting {
+        let before = std::mem::replace(&mut *self.0.lock(), PublishState::Published);
+        if let PublishState::Pending(waiters) = before {
+            for sender in waiters {
                 let _ = sender.send(());
             }
         }
@@ -83,11 +83,11 @@ impl Published {
     /// Cancels the waiters, unless the member has published.
     fn give_up(&self) {
         let mut state = self.0.lock();
-        if let State::Pending(waiting) = &mut *state {
-            let broken = std::mem::take(waiting);
-            *state = State::GivenUp;
+        if let PublishState::Pending(waiters) = &mut *state {
+            let canceled = std::mem::take(waiters);
+            *state = PublishState::GivenUp;
             drop(state);
-            drop(broken);
+            drop(canceled);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Publish {
     fn propose(&self) -> Stage {
         failpoint!("beforePublishing");
         let (mut task, conditions) = (PendingTask::default(), ProposalConditions::of(&self.server));
-        task.begin(carry_out(self.server.clone(), request(&self.server)));
+        task.begin(propose_and_wait(self.server.clone(), request(&self.server)));
         Stage::Publish(task, conditions)
     }
 

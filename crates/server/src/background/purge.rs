@@ -37,12 +37,12 @@ impl Purge {
 
 impl BackgroundTask for Purge {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.purging.is_under_way() && self.every.is_due(now) {
+        if !self.purging.is_pending() && self.every.is_due(now) {
             // On the worker pool: removing a large file may take long.
             self.purging.begin_blocking(&self.server, purge);
         }
         self.purging.poll();
-        if self.purging.is_under_way() { now + POLL } else { self.every.next() }
+        if self.purging.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 

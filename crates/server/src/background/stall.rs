@@ -83,7 +83,7 @@ impl Stall {
         if transfer.last.is_some_and(is_soon) {
             return;
         }
-        if !transfer.status.is_under_way() {
+        if !transfer.status.is_pending() {
             let server = server.clone();
             transfer.status.begin(async move { server.raft_status().await });
         }
@@ -122,7 +122,7 @@ impl BackgroundTask for Stall {
             }
             (Some(_), Some(_)) | (None, None) => {}
         }
-        now + if self.transfer.status.is_under_way() { POLL } else { LOOK }
+        now + if self.transfer.status.is_pending() { POLL } else { LOOK }
     }
 }
 

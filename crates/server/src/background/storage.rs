@@ -44,16 +44,16 @@ impl StorageVersion {
 
 impl BackgroundTask for StorageVersion {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.moving.is_under_way() {
+        if !self.moving.is_pending() {
             let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
             if has_changed || is_due {
                 // On the worker pool, since the write may have to wait for the disk.
                 self.moving.begin_blocking(&self.server, follow);
-                self.every.begin_anew(now);
+                self.every.restart(now);
             }
         }
         self.moving.poll();
-        if self.moving.is_under_way() { now + POLL } else { self.every.next() }
+        if self.moving.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 

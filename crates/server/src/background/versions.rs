@@ -18,7 +18,7 @@ use membership::version::{decide, is_downgraded, short};
 use proto::membershippb::{ClusterVersionSetRequest, DowngradeInfoSetRequest};
 use types::MemberId;
 
-use super::pending_task::{Interval, POLL, PendingTask, carry_out};
+use super::pending_task::{Interval, POLL, PendingTask, propose_and_wait};
 use super::{BackgroundTask, MONITOR_VERSION_INTERVAL};
 use crate::error::Error;
 use crate::server::Server;
@@ -110,7 +110,7 @@ async fn look(server: Server) {
     {
         Ok(Some(version)) => {
             log_change(cluster.version(), version);
-            log_outcome(version, carry_out(server, request(version)).await);
+            log_outcome(version, propose_and_wait(server, request(version)).await);
         }
         Ok(None) => {}
         Err(error) => tracing::error!(
@@ -142,16 +142,16 @@ fn log_change(from: Option<Version>, to: Version) {
 
 impl BackgroundTask for ClusterVersion {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.deciding.is_under_way() {
+        if !self.deciding.is_pending() {
             let is_due = self.every.is_due(now);
             if is_due || self.may_decide_at_once() {
                 self.begin();
             }
         }
         if self.deciding.poll().is_some() {
-            self.every.begin_anew(now);
+            self.every.restart(now);
         }
-        if self.deciding.is_under_way() {
+        if self.deciding.is_pending() {
             now + POLL
         } else if self.is_undecided() {
             now + UNDECIDED
@@ -208,7 +208,7 @@ async fn end_downgrade(server: Server) -> Result<(), Error> {
     }
     tracing::info!(cluster_version = downgrade.target_version, "the cluster has been downgraded");
     let over = DowngradeInfoSetRequest { enabled: false, ver: String::new() };
-    carry_out(server, over).await
+    propose_and_wait(server, over).await
 }
 
 /// Logs the first member that does not run the target version yet.
@@ -228,12 +228,12 @@ fn warn_of_mismatch(running: &[(MemberId, Option<Version>)], target: &str) {
 
 impl BackgroundTask for DowngradeEnd {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.ended.is_under_way() && self.every.is_due(now) {
+        if !self.ended.is_pending() && self.every.is_due(now) {
             self.look();
         }
         if let Some(Err(error)) = self.ended.poll() {
             tracing::warn!(%error, "failed to cancel downgrade");
         }
-        if self.ended.is_under_way() { now + POLL } else { self.every.next() }
+        if self.ended.is_pending() { now + POLL } else { self.every.next() }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a member does not start. Where etcd has the text, it is etcd's; all say what to look at.
+//! The errors of a start. Texts are etcd's where etcd has one, and say which file to look at.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,75 +8,75 @@ use types::{Index, MemberId};
 
 use crate::apply::Fault;
 
-/// Why a member does not start.
+/// The reason why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A folder is missing and cannot be made.
+    /// A folder is missing and cannot be created.
     #[error("cannot access data directory: {}: {source}", folder.display())]
     Folder {
-        /// Which.
+        /// The path of the folder.
         folder: PathBuf,
-        /// Why.
+        /// The error of the disk.
         source: io::Error,
     },
     /// The log cannot be opened.
     #[error("failed to open WAL in {}: {source}", folder.display())]
     OpenLog {
-        /// Its folder.
+        /// The folder of the log.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: wal::OpenError,
     },
     /// The log cannot be read.
     #[error("failed to read WAL, cannot be repaired: {0}")]
     ReadLog(#[from] wal::ReadError),
-    /// Its torn end cannot be cut.
+    /// A torn tail of the log cannot be truncated.
     #[error("failed to repair WAL: {0}")]
     RepairLog(#[from] wal::RepairError),
-    /// A new one cannot be written.
+    /// A new log cannot be written.
     #[error("failed to create WAL: {0}")]
     CreateLog(#[from] wal::SaveError),
-    /// It does not say whose it is.
-    #[error("the log does not say which member it is of: {0}")]
+    /// The metadata of the log, which names its member and cluster, cannot be decoded.
+    #[error("failed to decode the metadata of the WAL: {0}")]
     Metadata(prost::DecodeError),
-    /// An entry in it is none.
-    #[error("the log has an entry that cannot be read: {0}")]
+    /// The log contains an entry that cannot be decoded.
+    #[error("failed to decode an entry of the WAL: {0}")]
     Entry(String),
-    /// It has no place to start from.
+    /// The log contains no snapshot record.
     #[error("the log has no snapshot to start from")]
     NoStart,
-    /// Folder of snapshots.
+    /// The folder of snapshots cannot be read or cleaned.
     #[error(transparent)]
     Snapshots(#[from] wal::snap::SnapError),
     /// The database cannot be opened.
     #[error("failed to open database: {0}")]
     OpenDatabase(#[from] backend::OpenError),
-    /// It cannot be written.
+    /// The database cannot be written.
     #[error("failed to write database: {0}")]
     CommitDatabase(#[from] backend::CommitError),
-    /// It could not be closed, to be replaced.
+    /// The database cannot be closed before it is replaced.
     #[error("failed to close database: {0}")]
     CloseDatabase(#[from] backend::CloseError),
-    /// It could not be made smaller.
+    /// The database cannot be defragmented.
     #[error("failed to defragment database: {0}")]
     Defragment(#[from] backend::DefragmentError),
-    /// It is of a release that this one does not know.
+    /// The database has a storage version that this release does not know.
     #[error("failed to validate schema: {0}")]
     Schema(#[from] MigrateError),
-    /// The log was cut behind a snapshot, and the database is not there.
+    /// The log was truncated behind a snapshot, and the database is missing.
     #[error("database file ({}) of the backend is missing", .0.display())]
     DatabaseMissing(PathBuf),
-    /// The log was cut behind a snapshot that the database does not have.
+    /// The log was truncated behind a snapshot that the database does not contain.
     #[error("database file ({} index {applied}) does not match with snapshot (index {snapshot})", path.display())]
     DatabaseBehindSnapshot {
-        /// The database.
+        /// The path of the database.
         path: PathBuf,
-        /// What it has.
+        /// The applied index of the database.
         applied: Index,
-        /// What it should have.
+        /// The index of the snapshot.
         snapshot: Index,
     },
-    /// Entries that were applied are not in the log: it has lost what it had acknowledged.
+    /// The log lacks entries that the database has applied, so it has lost acknowledged data.
     #[error(
         "the database has entry {applied} applied, but the log in {} ends at {last}: entries are missing, restore this member from a backup or another member",
         folder.display()
@@ -84,59 +84,61 @@ pub enum StartError {
     LogBehindDatabase {
         /// The folder of the log.
         folder: PathBuf,
-        /// What the database has.
+        /// The applied index of the database.
         applied: Index,
-        /// What the log has.
+        /// The last index of the log.
         last: Index,
     },
-    /// The power went in the first start of the member, after its log was made and before that had anything in it.
+    /// Power was cut during the first start of the member, after the log was created and before it
+    /// had entries.
     #[error(
-        "the log in {} was never begun, because the first start of this member was cut short: nothing was stored, remove the data directory and start again",
+        "the log in {} is empty, because the first start of this member was interrupted: nothing was stored, remove the data directory and start again",
         folder.display()
     )]
-    NeverBegun {
+    InterruptedFirstStart {
         /// The folder of the log.
         folder: PathBuf,
     },
-    /// It cannot go on alone as a member that it is not.
-    #[error("member {0} was removed from the cluster, and cannot go on alone")]
+    /// A removed member cannot be forced into a new cluster.
+    #[error("member {0} was removed from the cluster, and cannot be forced into a new one")]
     Removed(MemberId),
-    /// There are others with a vote, and this member was started without a way to them ([`NoPeers`](crate::NoPeers)).
+    /// The cluster has other voters, and this member was started without a transport
+    /// ([`NoPeers`](crate::NoPeers)).
     #[error(
-        "the data directory is of a member of a cluster with {voters} voting members, and this one was started without a way to the others"
+        "the data directory belongs to a cluster with {voters} voting members, but this member was started without a peer transport"
     )]
     NoPeers {
-        /// How many have a vote.
+        /// The number of voters.
         voters: usize,
     },
-    /// What is in the database cannot be taken up.
+    /// The state in the database cannot be opened.
     #[error(transparent)]
     State(#[from] Fault),
-    /// The members make no cluster.
+    /// The configured members do not form a cluster.
     #[error(transparent)]
     Members(#[from] membership::BootstrapError),
-    /// They are more learners than the settings allow.
+    /// The membership has more learners than the configuration allows.
     #[error(transparent)]
     Learners(#[from] membership::ConfChangeRefusal),
-    /// This member is not among them.
+    /// The configured cluster does not contain this member.
     #[error("couldn't find local name {0:?} in the initial cluster configuration")]
     NotInCluster(String),
-    /// Consensus would not start.
+    /// The consensus core refuses to start.
     #[error("failed to start raft: {0}")]
     Raft(#[from] raft::StartError),
-    /// It would not begin a log.
+    /// The consensus core refuses to bootstrap the log.
     #[error("failed to start raft: {0}")]
     BeginRaft(#[from] raft::BootstrapError),
-    /// `--auth-token` makes no sense.
+    /// `--auth-token` cannot be parsed.
     #[error(transparent)]
     AuthToken(#[from] auth::OptionsError),
-    /// The machine has no randomness.
+    /// The system provides no randomness.
     #[error("random seed: {0}")]
     Random(io::Error),
     /// A thread cannot be started.
     #[error("failed to start a thread: {0}")]
     Thread(io::Error),
-    /// A metric has a name that is taken.
+    /// A metric name is registered twice.
     #[error("failed to register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }

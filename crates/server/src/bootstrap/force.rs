@@ -1,17 +1,20 @@
-//! `--force-new-cluster`: this member goes on alone, with all that it has.
+//! `--force-new-cluster`: restarts this member as the only one of its cluster.
 //!
 //! ```text
-//!   the log         … 41 42 43 | 44           43 is known to be committed; of 44 only those who are gone could say
-//!   goes on as      … 41 42 43   44   45 46   45: remove b, 46: remove c; committed, because this member says so
+//!   log before    … 41 42 43 | 44          43 is known to be committed, 44 is not
+//!   log after     … 41 42 43   44  45 46   45: remove b, 46: remove c; all committed
 //! ```
 //!
-//! etcd drops 44. But how far the log is committed reaches the disk later than the entries do, so 44 may well have been acknowledged, and this is the last copy
-//! of it. If it was not, its client never heard how it ended, and either end is right. Unless 44 takes this member's vote: then there would be nobody left, and it goes, with
-//! all that is behind it.
+//! etcd discards entry 44. But the commit index reaches the disk later than the entries, so 44 may
+//! have been acknowledged, and this log may hold its last copy. If it was not acknowledged, its
+//! client never learned the outcome, and either one is correct. The exception is an entry that
+//! removes this member's vote: it is discarded with all entries behind it, since no voter would be
+//! left.
 //!
-//! A member that is none yet is added, and one that only learns is promoted, before all others go: somebody has to vote at all times.
+//! If this member is not a member yet it is added first, and a learner is promoted first, so that
+//! the cluster has a voter at all times.
 //!
-//! It keeps its id, and that of the cluster. Whoever else is left of the cluster must never run again.
+//! The member keeps its id and the cluster id. The other members must never run again.
 
 use bytes::Bytes;
 use membership::{Change, Member, RaftAttributes};
@@ -25,14 +28,15 @@ use super::log::Log;
 use crate::apply::ConfChanges as _;
 use crate::pipeline::voters::Voters;
 
-/// Where a member that nobody knows is reached.
+/// The peer URL of a member that the membership does not contain.
 const UNKNOWN_PEER_URL: &str = "http://localhost:2380";
 
-/// Commits all that there is, and that all others go. `voters` is as of what is applied.
+/// Commits all entries of the log and appends the removal of all other members. `voters` are those
+/// at the applied index.
 ///
 /// # Errors
-/// It is known that this member was removed, or the log cannot be written.
-pub(super) fn go_on_alone(
+/// A committed entry removes this member, or the log cannot be written.
+pub(super) fn force_new_cluster(
     log: &mut Log,
     local: MemberId,
     mut voters: Voters,
@@ -70,7 +74,7 @@ pub(super) fn go_on_alone(
     Ok(())
 }
 
-/// An entry that would leave nobody, and what is behind it.
+/// Discards the entry that removes this member's vote, and all entries behind it.
 fn drop_from(log: &mut Log, index: Index) {
     let kept = log.entries.iter().take_while(|entry| entry.index < index).count();
     tracing::warn!(
@@ -88,7 +92,7 @@ fn conf_change(entry: &Entry) -> Option<(Index, ConfChange)> {
     Some((entry.index, change))
 }
 
-/// This member votes, if it did not; and everybody else goes.
+/// Returns the conf changes that make this member a voter, if it is none, and remove all others.
 fn changes(voters: &Voters, local: MemberId, term: Term, last: Index) -> Vec<Entry> {
     let conf = voters.conf_state();
     let joins = match () {
@@ -109,7 +113,7 @@ fn changes(voters: &Voters, local: MemberId, term: Term, last: Index) -> Vec<Ent
     (last.0 + 1..).zip(changes).map(entry).collect()
 }
 
-/// A member that the cluster does not know.
+/// Returns a member without attributes.
 fn unknown(id: MemberId) -> Member {
     let raft = RaftAttributes { peer_urls: vec![UNKNOWN_PEER_URL.to_owned()], is_learner: false };
     Member { id, raft, ..Member::default() }
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn all_others_go() {
+    fn all_other_members_are_removed() {
         let conf = ConfState { voters: vec![1, 2, 3], learners: vec![4], ..ConfState::default() };
         let entries = changes(&conf.into(), MemberId(2), Term(7), Index(43));
         assert_eq!(shown(&entries), [(44, 1, true), (45, 3, true), (46, 4, true)]);
@@ -147,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_no_member_becomes_one() {
+    fn an_unknown_member_is_added_first() {
         let conf = ConfState { voters: vec![1], ..ConfState::default() };
         let entries = changes(&conf.into(), MemberId(2), Term(7), Index(3));
-        assert_eq!(shown(&entries), [(4, 2, false), (5, 1, true)], "somebody votes at all times");
+        assert_eq!(shown(&entries), [(4, 2, false), (5, 1, true)], "there is a voter at all times");
     }
 
     #[test]
-    fn one_that_only_learns_becomes_a_voter_first() {
+    fn a_learner_is_promoted_first() {
         let conf = ConfState { voters: vec![1], learners: vec![2], ..ConfState::default() };
         let entries = changes(&conf.into(), MemberId(2), Term(7), Index(3));
         assert_eq!(shown(&entries), [(4, 2, false), (5, 1, true)]);
@@ -162,7 +166,7 @@ mod tests {
         assert_eq!(Change::decode(&promotes).unwrap(), Change::Promote(MemberId(2)));
     }
 
-    /// A log of three entries, of which the first is known to be committed.
+    /// Creates a log with the given entries, of which the first is known to be committed.
     fn log(disk: &Arc<dyn Disk>, entries: Vec<Entry>) -> Log {
         let config = wal::Config::default();
         let mut wal =
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_removed_this_member_is_not_kept() {
+    fn uncommitted_entries_are_discarded_from_the_removal_of_this_member_on() {
         let disk = Arc::new(SimDisk::new(7)) as Arc<dyn Disk>;
         let removed = Change::Remove(MemberId(2)).to_conf_change(Some(9));
         let removal = Entry {
@@ -188,7 +192,7 @@ mod tests {
         };
         let mut log = log(&disk, vec![entry(1), entry(2), removal, entry(4)]);
         let conf = ConfState { voters: vec![1, 2, 3], ..ConfState::default() };
-        go_on_alone(&mut log, MemberId(2), conf.into(), Index::ZERO).unwrap();
+        force_new_cluster(&mut log, MemberId(2), conf.into(), Index::ZERO).unwrap();
         assert_eq!(shown(&log.entries[2..]), [(3, 1, true), (4, 3, true)]);
         drop(log);
         let start = walpb::Snapshot::default();
@@ -198,13 +202,14 @@ mod tests {
         assert_eq!(read.state.commit(), 4);
     }
 
-    /// How far a log is committed is written with what comes next: three entries may be acknowledged where it speaks of one.
+    /// The commit index is written with the next entries: three entries may be acknowledged while
+    /// the log records the commit of one.
     #[test]
-    fn what_may_have_been_acknowledged_is_kept() {
+    fn uncommitted_entries_are_kept_since_they_may_be_acknowledged() {
         let shared = Arc::new(SimDisk::new(7)) as Arc<dyn Disk>;
         let mut log = log(&shared, (1..=3).map(entry).collect());
         let conf = ConfState { voters: vec![1, 2, 3], ..ConfState::default() };
-        go_on_alone(&mut log, MemberId(2), conf.into(), Index::ZERO).unwrap();
+        force_new_cluster(&mut log, MemberId(2), conf.into(), Index::ZERO).unwrap();
 
         let indexes = |found: &[Entry]| found.iter().map(|it| it.index.0).collect::<Vec<_>>();
         assert_eq!(indexes(&log.entries), [1, 2, 3, 4, 5]);

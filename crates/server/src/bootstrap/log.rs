@@ -1,4 +1,4 @@
-//! The log of a member that was there before, or of a new one.
+//! Opens the log of an existing member, or creates that of a new one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use super::{StartError, in_log};
 use crate::config::ServerConfig;
 use crate::pipeline::voters::Voters;
 
-/// What a log says.
+/// The contents of a log.
 pub(super) struct Log {
     pub(super) wal: Wal,
-    /// Whose it is.
+    /// The ids of the member and of the cluster.
     pub(super) metadata: Metadata,
     pub(super) state: HardState,
     pub(super) entries: Vec<Entry>,
 }
 
 impl Log {
-    /// Whether its member has said nothing to anybody: the state is durable first, and has a term. It was killed while it started for the first time, and some
-    /// of the first entries may be there.
+    /// Returns whether the member has never sent a message: its hard state is durable before that,
+    /// and has a term. Its first start was interrupted, and some of the first entries may be
+    /// present.
     pub(super) fn is_blank(&self) -> bool {
         self.state.term() == 0
     }
 }
 
-/// The newest place to start from, and the last entry.
+/// Returns the newest snapshot record and the last index of the log.
 pub(super) fn survey(
     config: &ServerConfig,
     disk: &dyn Disk,
@@ -42,11 +43,11 @@ pub(super) fn survey(
     let folder = config.wal_path();
     let LogSurvey { snapshots, last_index } = wal::survey(disk, &folder)?;
     let start = snapshots.into_iter().next_back().ok_or(StartError::NoStart)?;
-    tracing::info!(snapshot_index = start.index(), "found the place in the log to start from");
+    tracing::info!(snapshot_index = start.index(), "found the newest snapshot record in the log");
     Ok((start, Index(last_index)))
 }
 
-/// Takes the log for this member. Nothing of it is changed yet.
+/// Locks and opens the log, without changing it.
 pub(super) fn lock(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
@@ -56,7 +57,7 @@ pub(super) fn lock(
     opening.map_err(in_log(config))
 }
 
-/// Reads the log from its start on, and goes on with it. A torn end is cut, once.
+/// Reads the log from the snapshot on, and opens it for appending. A torn tail is repaired once.
 pub(super) fn read(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
@@ -86,7 +87,7 @@ fn repair(disk: &dyn Disk, folder: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The log of a member that begins.
+/// Creates the log of a new member.
 pub(super) fn create(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
@@ -103,7 +104,7 @@ fn wal_config(config: &ServerConfig) -> wal::Config {
     wal::Config { segment_bytes: config.segment_bytes, unsafe_no_fsync: config.unsafe_no_fsync }
 }
 
-/// The log as consensus reads it, with the voters as of what is applied.
+/// Returns the log as raft storage, with the voters at the applied index.
 pub(super) fn storage(
     start: &Snapshot,
     log: &Log,
@@ -126,7 +127,7 @@ pub(super) fn storage(
         .map_err(failed)?;
     storage.append(&log.entries).map_err(failed)?;
     let mut state = raft::HardState::from(log.state);
-    // A commit index alone is not made durable at once, so the database may know of more.
+    // The commit index is not synced on its own, so the database may have applied more.
     state.commit = state.commit.max(applied);
     storage.set_hard_state(state);
     Ok(storage)

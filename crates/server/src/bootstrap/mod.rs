@@ -1,15 +1,19 @@
-//! From a folder to a member: what is on disk is opened, checked and taken up; what is missing in an empty one is made.
+//! Bootstrap: builds a member from its data directory, or a new one in an empty directory.
 //!
 //! ```text
-//!   member/wal    is there a log?  no ─► a new cluster: ids from names and URLs, a log that begins with its members;
-//!                                        or one that is there, and has a place for this member: an empty log, which its leader fills
-//!                                  yes ─► whose it is, the newest place to start from, the entries behind that
-//!   member/snap   <index>.snap.db  a database that a leader sent, if the place to start from is beyond our own
-//!                 db               the state; it says itself how far the log is applied
+//!   member/wal    has a log?  no ─┬► new cluster: ids from names and URLs; the first entries of
+//!                                 │  the log add the members
+//!                                 └► joining an existing cluster: an empty log, which the leader
+//!                                    fills
+//!                             yes ─► metadata, newest snapshot record, entries behind that
+//!   member/snap   <index>.snap.db    a database that a leader sent, used if the snapshot record
+//!                                    is newer than the member's own database
+//!                 db                 the state, with the applied index in it
 //! ```
 //!
-//! The log may have been written by etcd 3.4 to 3.7. Members and voters come from the database, which has them as of the entry that it says was applied
-//! last; entries behind that are handed out to be applied as soon as they are known to be committed.
+//! The log may have been written by etcd 3.4 to 3.7. Members and voters are read from the database,
+//! which holds them as of its applied index. Entries behind that are applied once they are known to
+//! be committed.
 
 mod error;
 mod force;
@@ -36,8 +40,9 @@ use crate::pipeline::voters::Voters;
 use crate::state::StateMachine;
 use sync::Notify;
 
-/// What may be under way to be applied. Consensus hears that something was applied when it next looks, which under load is after the next sync; so this is what
-/// can be answered in the time of one sync. The entries are in memory anyway.
+/// The maximum size of entries handed out and not yet applied. The raft loop learns of applied
+/// entries at its next turn, under load after the next sync, so this must cover the entries that
+/// are applied during one sync. The entries are in memory anyway.
 const APPLYING_BYTES_MAX: u64 = 64 << 20;
 
 /// A member that is ready to run.
@@ -49,13 +54,13 @@ pub(crate) struct Bootstrapped {
     pub(crate) node: RawNode<MemoryStorage>,
     pub(crate) voters: Voters,
     pub(crate) applied: Index,
-    /// The place in the log from which it was started.
+    /// The index of the snapshot record from which the log was read.
     pub(crate) snapshot_index: Index,
-    /// Rung when there is something to do for watchers.
+    /// Notified when the watch hub has work to do.
     pub(crate) watch: Arc<Notify>,
 }
 
-/// Takes up what is in the folder, or begins a cluster in an empty one.
+/// Builds a member from the data directory, or creates one in an empty directory.
 pub(crate) fn bootstrap(
     config: &ServerConfig,
     platform: &mut Platform,
@@ -65,12 +70,12 @@ pub(crate) fn bootstrap(
     let has_log = wal::exists(&*platform.disk, &config.wal_path()).map_err(in_log(config))?;
     match &config.join {
         _ if has_log => restart(config, platform),
-        Some(join) => begin_in(config, platform, join),
-        None => begin(config, platform),
+        Some(join) => join_cluster(config, platform, join),
+        None => new_cluster(config, platform),
     }
 }
 
-/// An error about the folder of the log.
+/// Returns a function that adds the folder of the log to an error.
 fn in_log(config: &ServerConfig) -> impl Fn(wal::OpenError) -> StartError {
     let folder = config.wal_path();
     move |source| StartError::OpenLog { folder: folder.clone(), source }
@@ -84,9 +89,9 @@ fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), Start
     Ok(())
 }
 
-/// A member that was there before.
+/// Restarts an existing member.
 fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
-    // Whatever can be found wrong without changing anything comes first.
+    // Checks that change nothing on disk come first.
     let (start, last, opening) = take_log(config, platform)?;
     check_log(config, state::peek_applied(config, platform), last)?;
     let backend = state::open_backend(config, platform, Some(&start))?;
@@ -96,10 +101,10 @@ fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrappe
     if log.is_blank() {
         let members = first_members(config, cluster_id, local)?;
         if let Some(members) = members {
-            tracing::info!(local_member_id = %local, "the first start was cut short; beginning again");
+            tracing::info!(local_member_id = %local, "the first start was interrupted; starting again");
             let peers = peers(&members);
             let join = ExistingCluster { cluster_id, local, members };
-            return begin_with(config, platform, backend, Some(log.wal), join, &peers);
+            return create_member(config, platform, backend, Some(log.wal), join, &peers);
         }
     }
     let cluster = Cluster::new(cluster_id, local, config.max_learners, Membership::default());
@@ -114,7 +119,7 @@ fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrappe
         if members.is_removed(local) {
             return Err(StartError::Removed(local));
         }
-        force::go_on_alone(&mut log, local, voters.clone(), applied)?;
+        force::force_new_cluster(&mut log, local, voters.clone(), applied)?;
     }
     tracing::info!(
         cluster_id = %cluster_id,
@@ -132,7 +137,8 @@ fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrappe
     Ok(Bootstrapped { cluster_id, local, state, wal, node, voters, applied, snapshot_index, watch })
 }
 
-/// The place to start from, the last entry, and the log itself, locked. If another process has it, that is waited for: it may be about to end.
+/// Returns the snapshot record to start from, the last index, and the locked log. If another
+/// process holds the log, waits for that process to end.
 fn take_log(
     config: &ServerConfig,
     platform: &Platform,
@@ -151,7 +157,7 @@ fn take_log(
     }
 }
 
-/// The log has what was applied, or it has lost what it had acknowledged.
+/// Checks that the log contains all applied entries; otherwise it has lost acknowledged data.
 fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), StartError> {
     if applied > last {
         let folder = config.wal_path();
@@ -160,9 +166,9 @@ fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), S
     Ok(())
 }
 
-/// The first member of its name.
-fn begin(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
-    // A database that has applied something had a log, which is somewhere else or lost.
+/// Starts a member of a new cluster.
+fn new_cluster(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
+    // A database with applied entries had a log, which is elsewhere or lost.
     check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
     let (cluster_id, members) =
         Membership::bootstrap(&config.cluster_token, &config.initial_cluster)?;
@@ -174,7 +180,7 @@ fn begin(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped,
         .id;
     let peers = peers(&members);
     let backend = state::open_backend(config, platform, None)?;
-    begin_with(
+    create_member(
         config,
         platform,
         backend,
@@ -184,7 +190,8 @@ fn begin(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped,
     )
 }
 
-/// The members that a new cluster begins with, if the settings speak of this one. If not, others may have all there is to know, unless there are none.
+/// Returns the members of a new cluster, if the configuration describes this cluster. Otherwise the
+/// member waits for its leader, unless it has no peers.
 fn first_members(
     config: &ServerConfig,
     cluster_id: ClusterId,
@@ -192,26 +199,27 @@ fn first_members(
 ) -> Result<Option<Membership>, StartError> {
     let first = Membership::bootstrap(&config.cluster_token, &config.initial_cluster).ok();
     let first = first.filter(|(id, members)| *id == cluster_id && members.member(local).is_some());
-    // A cluster of this member alone: nobody else will tell it anything.
+    // In a cluster of one, no peer can send the log.
     if first.is_none() && cluster_id == ClusterId::of([local]) {
-        return Err(StartError::NeverBegun { folder: config.wal_path() });
+        return Err(StartError::InterruptedFirstStart { folder: config.wal_path() });
     }
     Ok(first.map(|(_, members)| members))
 }
 
-/// A member of a cluster that is there already. Its leader tells it everything, its members too.
-fn begin_in(
+/// Starts a member that joins an existing cluster. Its leader sends the log, including the members.
+fn join_cluster(
     config: &ServerConfig,
     platform: &mut Platform,
     join: &ExistingCluster,
 ) -> Result<Bootstrapped, StartError> {
     check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
     let backend = state::open_backend(config, platform, None)?;
-    begin_with(config, platform, backend, None, join.clone(), &[])
+    create_member(config, platform, backend, None, join.clone(), &[])
 }
 
-/// Makes what the folder is missing, a log too if there is none. The log begins with these members, or with nothing.
-fn begin_with(
+/// Creates a new member: its state, and its log if there is none. The first entries add `peers`, if
+/// any.
+fn create_member(
     config: &ServerConfig,
     platform: &mut Platform,
     backend: Backend,
@@ -220,7 +228,8 @@ fn begin_with(
     peers: &[Peer],
 ) -> Result<Bootstrapped, StartError> {
     let ExistingCluster { cluster_id, local, members } = join;
-    // Consensus has them from the beginning, though the entries that say so are still to be applied.
+    // Consensus knows the voters from the start, although the entries that add them are not applied
+    // yet.
     let voters = if peers.is_empty() { Voters::default() } else { members.conf_state().into() };
     tracing::info!(local_member_id = %local, cluster_id = %cluster_id, "starting local member");
     let cluster = Cluster::new(cluster_id, local, config.max_learners, members);
@@ -250,7 +259,8 @@ fn begin_with(
     })
 }
 
-/// The members of a new cluster, as the first entries of its log say them: in the order of their ids, on every member.
+/// Returns the members for the first entries of the log, ordered by id so that all members write
+/// the same entries.
 fn peers(members: &Membership) -> Vec<Peer> {
     let peer = |member: &membership::Member| Peer {
         id: member.id,
@@ -278,7 +288,7 @@ fn seed(random: &mut dyn Random) -> Result<u64, StartError> {
     random.next_u64().map_err(StartError::Random)
 }
 
-/// Lets go of a database whose file is to be replaced.
+/// Closes a database whose file is to be replaced.
 fn close(backend: Backend) -> Result<(), StartError> {
     Ok(backend.close()?)
 }
@@ -288,14 +298,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_was_never_begun_waits_for_others_if_there_are_any() {
+    fn an_empty_log_waits_for_the_leader_if_there_are_peers() {
         let config = ServerConfig::new("a", "/a");
         let first = |members: &[MemberId]| {
             first_members(&config, ClusterId::of(members.iter().copied()), members[0])
         };
         let (one, two) = (MemberId(1), MemberId(2));
         assert!(matches!(first(&[one, two]), Ok(None)));
-        assert!(matches!(first(&[one]), Err(StartError::NeverBegun { .. })));
+        assert!(matches!(first(&[one]), Err(StartError::InterruptedFirstStart { .. })));
         let (cluster_id, members) =
             Membership::bootstrap(&config.cluster_token, &config.initial_cluster).unwrap();
         let local = members.members().next().unwrap().id;

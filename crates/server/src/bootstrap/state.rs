@@ -1,4 +1,4 @@
-//! The database of a member, and what it holds.
+//! Opens the database of a member, and the state machine in it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use crate::member::Platform;
 use crate::state::{Config, StateMachine};
 use sync::Notify;
 
-/// How long the database of a process that is about to end is waited for without a word.
+/// The time to wait for a database that another process holds before logging a warning.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a message may have on top of the largest request.
+/// The size that a message may have in addition to the largest request.
 const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
 
-/// Opens the database, or makes it. If the log was cut behind a snapshot, the database has to have that.
+/// Opens or creates the database. If the log was truncated behind a snapshot, the database must
+/// contain that snapshot.
 pub(super) fn open_backend(
     config: &ServerConfig,
     platform: &Platform,
@@ -54,8 +55,9 @@ pub(super) fn open_backend(
     Ok(backend)
 }
 
-/// Whether it may be made anew: not if the log was cut because there was one, unless a leader has sent another. Nothing is made then, so that the next start finds
-/// the same.
+/// Checks that a missing database may be created: not if the log was truncated because a database
+/// existed, unless a leader has sent another. Creates nothing on failure, so that the next start
+/// fails alike.
 fn check_needed(
     config: &ServerConfig,
     platform: &Platform,
@@ -71,7 +73,8 @@ fn check_needed(
     }
 }
 
-/// What the database says was applied, without changing it. Zero if it cannot be read: whoever opens it will hear why.
+/// Returns the applied index of the database without changing it. Returns zero if it cannot be
+/// read; opening it later reports the error.
 pub(super) fn peek_applied(config: &ServerConfig, platform: &Platform) -> Index {
     let path = config.snap_path().join("db");
     let mut read_only = config.backend.clone();
@@ -82,7 +85,7 @@ pub(super) fn peek_applied(config: &ServerConfig, platform: &Platform) -> Index 
     opened.and_then(|backend| meta::applied(&backend.view()).ok()).unwrap_or_default().0
 }
 
-/// Waits until no other process has the database. Those who have it have the log, too.
+/// Waits until no other process holds the database. A process that holds it also holds the log.
 pub(super) fn wait_for_database(
     config: &ServerConfig,
     platform: &Platform,
@@ -113,7 +116,8 @@ fn open_file(
     }
 }
 
-/// A snapshot that the database does not have yet was sent by a leader, and is in a file of its own.
+/// Replaces the database with one that a leader sent, if the snapshot record is newer than the
+/// database.
 fn recover(
     config: &ServerConfig,
     platform: &Platform,
@@ -169,7 +173,7 @@ fn maybe_defragment(config: &ServerConfig, backend: &Backend) -> Result<(), Star
     Ok(())
 }
 
-/// Takes up what the database holds.
+/// Opens the state machine on the database.
 pub(super) fn open(
     config: &ServerConfig,
     platform: &Platform,
@@ -184,7 +188,7 @@ pub(super) fn open(
     })?;
     let clock = Arc::clone(&platform.clock);
     let auth = AuthStore::new(tokens, Arc::clone(&clock), Cost::new(config.bcrypt_cost));
-    let rung = Arc::clone(watch);
+    let notify = Arc::clone(watch);
     let machine = Config {
         store: mvcc::Config { compaction_batch_limit: config.compaction_batch_limit },
         lease: lease_config(config),
@@ -193,7 +197,7 @@ pub(super) fn open(
             progress_interval: config.watch_progress_notify_interval,
             ..mvcc::watch::Config::default()
         },
-        wake_watch: Arc::new(move || rung.notify()),
+        wake_watch: Arc::new(move || notify.notify()),
         quota: Quota::new(config.quota_backend_bytes),
     };
     Ok(StateMachine::open(backend, clock, auth, cluster, machine)?)

@@ -1,9 +1,9 @@
 //! The applier: the stage that applies committed entries to the state machine, in log order, and
 //! completes their waiters.
 //!
-//! It never waits for a disk: its changes go into the pending batch of the backend. (If that batch
-//! is too large, the backend does make it wait. Applying then falls behind the commit index, and
-//! new requests are refused.)
+//! The applier does not wait for a disk: its changes go into the pending batch of the backend. Only
+//! if that batch is too large does the backend make it wait. Applying then falls behind the commit
+//! index, and new requests are refused.
 
 use std::io;
 use std::sync::Arc;

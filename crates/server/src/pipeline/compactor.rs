@@ -1,12 +1,12 @@
 //! The compactor: the stage that executes compactions, one step per turn.
 //!
-//! It pauses between steps so that writes get their turn. The duration of each step and of each
-//! compaction is recorded as in etcd:
+//! The stage pauses between steps so that writes get their turn. The duration of each step and of
+//! each compaction is recorded as in etcd:
 //!
 //! ```text
-//!   step      index     index     file      (pause)  file      (pause)  file, the last
-//!   recorded  index pause each    db pause           db pause           db pause
-//!                                 └──────────── db total ─────────────────────────┘   keys, at the end
+//!   step      index   index     file      (pause)  file      (pause)  file, the last
+//!   recorded  index pause each  db pause           db pause           db pause
+//!                               └──────────── db total ─────────────────────────┘  keys, at end
 //! ```
 
 use std::sync::Arc;

@@ -69,8 +69,7 @@ pub(crate) enum LogFault {
     Snapshot(#[from] SnapError),
 }
 
-/// StageTimings the log as busy until dropped. The background task `stall` detects a write that
-/// hangs.
+/// Marks the log as busy until dropped. The background task `stall` detects a write that hangs.
 struct BusyGuard<'a>(&'a LogStatus);
 
 impl BusyGuard<'_> {

@@ -3,7 +3,8 @@
 //! ```text
 //!   request ─► raft_loop ─► log_writer: write, one sync ─► raft_loop ─► applier ─► response
 //!              (consensus)    peers meanwhile               (quorum)       │
-//!                                                                          └─► pending batch ─► committer
+//!                                                                          ▼
+//!                                                             pending batch ─► committer
 //! ```
 //!
 //! Each stage is a struct with a `turn`: it takes what is queued and processes it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pool-0, pool-1           short       commits for a waiting request, purging, storage version
-//!   long-0, long-1           long        hashes of all keys or of the file, defragmentation: minutes
+//!   long-0, long-1           long        hashes of all keys or of the file, defragmentation
 //!   password-0, password-1   passwords   password hashes
 //! ```
 //!

@@ -24,7 +24,7 @@ use ids::RequestIds;
 use pending::PendingProposals;
 use stage_timings::TimedProposals;
 
-/// The proposals of a member: their ids, their waiters, and the timings of those that are traced.
+/// The proposals of a member: their ids, their waiters, and the timings of traced ones.
 #[derive(Debug)]
 pub(crate) struct Proposals {
     pub(crate) ids: RequestIds,

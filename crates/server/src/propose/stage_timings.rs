@@ -1,10 +1,10 @@
 //! Stage timings: the times at which a request passed each stage, recorded on demand.
 //!
 //! ```text
-//!   put      Proposed 1.000   Logged 1.002    Synced 1.006   Committed 1.006   Applying 1.007   Applied 1.007
-//!            queued for the   handed to the   durable        durable on        the state machine
-//!            raft loop        log writer      locally        a quorum          began … finished
-//!   range    ReadAsked 1.000    ReadConfirmed 1.001    ReadBegan 1.001
+//!   put    Proposed 1.000  Logged 1.002   Synced 1.006  Committed 1.006  Applying 1.007  Applied
+//!          queued for the  handed to the  durable       durable on       the state machine
+//!          raft loop       log writer     locally       a quorum         began … finished
+//!   range  ReadAsked 1.000    ReadConfirmed 1.001    ReadBegan 1.001
 //! ```
 //!
 //! Few requests are traced. A request therefore carries an optional [`StageTimings`], and a stage

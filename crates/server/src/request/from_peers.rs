@@ -31,7 +31,7 @@ pub enum ReceiveError {
     #[error("cannot process message to mismatch member")]
     Mismatch,
     /// Messages of this kind do not leave a member.
-    #[error("cannot process a message that members keep to themselves")]
+    #[error("cannot process a message of a local type")]
     Local,
     /// A snapshot message without its database.
     #[error("cannot process a snapshot without its database")]

@@ -1,16 +1,18 @@
-//! Clients: what they ask for, what they are told, and so what they may rely on.
+//! Clients: their requests, the results that they got, and the states that these permit.
 //!
-//! All requests go through one log, in the order in which they were made. So what a member may hold is the state after some number of them:
+//! All requests go through one log, in the order of their proposal. So the state of a member is
+//! always the state after some number of them:
 //!
 //! ```text
 //!   requests     put a    put b    grant    txn      delete   put c
 //!   states    0        1        2        3        4        5        6
-//!   told         ok       ok                ok
+//!   results      ok       ok                ok
 //!   read                                             5
-//!                                                    └─ known: no member may be found with less, nor with more than 6
+//!                                                    └─ known: a member must be in state 5 or 6
 //! ```
 //!
-//! A member that is started again is in one of those states, and from there the story goes on: what came behind is lost for good.
+//! A restarted member is in one of these states, and the scenario continues from there: later
+//! requests are lost for good.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -25,52 +27,52 @@ use crate::propose::typed::AppliedReply;
 use crate::server::Server;
 use crate::state::StateMachine;
 
-/// One request in so many is a change of members.
+/// The share of conf changes: one request in this many.
 const CHANGE_ONE_IN: u64 = 20;
 
-/// All clients of a member.
+/// The clients of a member.
 pub(super) struct Clients {
-    /// The state when the member was last looked at as a whole, and after each request since.
-    states: Vec<State>,
-    /// The first of the states in which a member may be found.
+    /// The state at the last recovery, and after each request since then.
+    states: Vec<ExpectedState>,
+    /// The first state in which a member may be found.
     known: usize,
-    /// The last term and the last index that they were told something of.
+    /// The highest term and applied index at the time of a result.
     seen: (Term, Index),
-    asked: Vec<Asked>,
+    requests: Vec<PendingRequest>,
     reads: Vec<Read>,
-    /// What they have gone through.
-    pub(super) told: Told,
+    /// Counts of the results so far.
+    pub(super) stats: ClientStats,
 }
 
-/// A state, and whether the request that led to it was not refused.
+/// The expected state after a request, and whether the request is accepted.
 #[derive(Clone)]
-struct State {
+struct ExpectedState {
     model: Model,
     accepted: bool,
 }
 
-/// A request that is under way.
-struct Asked {
+/// A pending request.
+struct PendingRequest {
     /// The number of the state that it leads to.
     number: usize,
     changes_members: bool,
     proposal: Proposed,
 }
 
-/// Something that takes time.
+/// A future that a test polls.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
-/// A linearizable read that is under way.
+/// A pending linearizable read.
 struct Read {
-    /// What it must see at least.
+    /// The first state that the read may return.
     known: usize,
     future: Pending,
 }
 
-/// How often they were told what.
+/// Counts of the results that clients got.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
-    pub(super) asked: usize,
+pub(super) struct ClientStats {
+    pub(super) requests: usize,
     pub(super) acknowledged: usize,
     pub(super) changed_members: usize,
     pub(super) read: usize,
@@ -79,166 +81,173 @@ pub(super) struct Told {
 }
 
 impl Clients {
-    /// Of a member that has not begun.
+    /// Returns the clients of a new member.
     pub(super) fn new() -> Clients {
-        Clients::who_know(vec![State { model: Model::new(), accepted: true }])
+        Clients::with_states(vec![ExpectedState { model: Model::new(), accepted: true }])
     }
 
-    fn who_know(states: Vec<State>) -> Clients {
-        let (asked, reads, seen) = (Vec::new(), Vec::new(), (Term(0), Index::ZERO));
-        Clients { states, known: 0, seen, asked, reads, told: Told::default() }
+    fn with_states(states: Vec<ExpectedState>) -> Clients {
+        let (requests, reads, seen) = (Vec::new(), Vec::new(), (Term(0), Index::ZERO));
+        Clients { states, known: 0, seen, requests, reads, stats: ClientStats::default() }
     }
 
-    /// Others who know the same.
+    /// Returns clients with the same knowledge and without pending requests.
     pub(super) fn fork(&self) -> Clients {
-        let Clients { known, seen, told, .. } = *self;
-        Clients { known, seen, told, ..Clients::who_know(self.states.clone()) }
+        let Clients { known, seen, stats, .. } = *self;
+        Clients { known, seen, stats, ..Clients::with_states(self.states.clone()) }
     }
 
-    /// The state after all that was asked for.
+    /// Returns the state after all requests.
     fn last(&self) -> &Model {
-        &self.states.last().expect("there is always one").model
+        &self.states.last().expect("states are never empty").model
     }
 
-    /// Somebody asks for something. There is one who changes members, and waits for the answer.
-    pub(super) fn ask(&mut self, server: &Server, random: &mut SeededRandom) {
-        let is_changing = self.asked.iter().any(|asked| asked.changes_members);
+    /// Submits a random request. At most one conf change is pending at a time.
+    pub(super) fn submit(&mut self, server: &Server, random: &mut SeededRandom) {
+        let is_changing = self.requests.iter().any(|request| request.changes_members);
         let changes_members = !is_changing && random.chance(1, CHANGE_ONE_IN);
         let draw = if changes_members { Op::draw_change } else { Op::draw };
-        let op = draw(random, self.last(), self.told.asked);
+        let op = draw(random, self.last(), self.stats.requests);
         match op.propose(server) {
             Ok(proposal) => {
                 let mut model = self.last().clone();
-                let accepted = model.carry_out(&op);
-                self.asked.push(Asked { number: self.states.len(), changes_members, proposal });
-                self.states.push(State { model, accepted });
-                self.told.asked += 1;
+                let accepted = model.apply(&op);
+                self.requests.push(PendingRequest {
+                    number: self.states.len(),
+                    changes_members,
+                    proposal,
+                });
+                self.states.push(ExpectedState { model, accepted });
+                self.stats.requests += 1;
             }
-            Err(error) => assert!(server.is_stopping(), "{op:?} was turned away: {error}"),
+            Err(error) => assert!(server.is_stopping(), "{op:?} was refused: {error}"),
         }
     }
 
-    /// Somebody wants to read what is there.
+    /// Starts a linearizable read.
     pub(super) fn read(&mut self, server: &Server) {
         let (known, server) = (self.known, server.clone());
         let future = Box::pin(async move { server.linearizable().await });
         self.reads.push(Read { known, future });
     }
 
-    /// Hears what they are told.
-    pub(super) fn listen(&mut self, server: &Server) {
-        assert!(server.applied() <= server.committed(), "applied what was not committed");
-        for mut asked in std::mem::take(&mut self.asked) {
-            match asked.proposal.poll() {
-                Some(Ok(settled)) => self.answered(asked.number, &settled, server),
-                Some(Err(error)) => self.failed(&error),
-                None => self.asked.push(asked),
+    /// Polls all pending requests and reads, and checks their results.
+    pub(super) fn poll_results(&mut self, server: &Server) {
+        assert!(server.applied() <= server.committed(), "applied an uncommitted entry");
+        for mut request in std::mem::take(&mut self.requests) {
+            match request.proposal.poll() {
+                Some(Ok(result)) => self.on_result(request.number, &result, server),
+                Some(Err(error)) => self.on_error(&error),
+                None => self.requests.push(request),
             }
         }
         for mut read in std::mem::take(&mut self.reads) {
             match poll(&mut read.future) {
-                Some(Ok(())) => self.look(server, read.known),
-                Some(Err(error)) => self.failed(&error),
+                Some(Ok(())) => self.observe(server, read.known),
+                Some(Err(error)) => self.on_error(&error),
                 None => self.reads.push(read),
             }
         }
     }
 
-    fn answered(&mut self, number: usize, settled: &OpResult, server: &Server) {
-        let State { model, accepted } = &self.states[number];
-        match settled {
+    fn on_result(&mut self, number: usize, result: &OpResult, server: &Server) {
+        let ExpectedState { model, accepted } = &self.states[number];
+        match result {
             OpResult::Request(AppliedReply { revision, result }) => {
                 assert_eq!(*revision, model.revision, "request {number} came to {result:?}");
                 assert_eq!(result.is_ok(), *accepted, "request {number} came to {result:?}");
             }
             OpResult::ConfChange(result) => {
                 assert_eq!(result.is_ok(), *accepted, "request {number} came to {result:?}");
-                self.told.changed_members += 1;
+                self.stats.changed_members += 1;
             }
         }
         self.known = self.known.max(number);
         self.seen = self.seen.max((server.term(), server.applied()));
-        self.told.acknowledged += 1;
+        self.stats.acknowledged += 1;
     }
 
-    /// Nobody knows what became of it.
-    fn failed(&mut self, error: &Error) {
+    /// Counts a request with an unknown outcome.
+    fn on_error(&mut self, error: &Error) {
         match error {
-            // Learners count as members, and are never heard of.
-            Error::Timeout | Error::TimeoutConnectionLost => self.told.timed_out += 1,
-            Error::Stopped => self.told.stopped += 1,
-            other => panic!("no reason to be told: {other}"),
+            // Learners count as members and never connect.
+            Error::Timeout | Error::TimeoutConnectionLost => self.stats.timed_out += 1,
+            Error::Stopped => self.stats.stopped += 1,
+            other => panic!("unexpected error: {other}"),
         }
     }
 
-    /// Somebody looks without asking consensus. On a member that leads alone there is no difference.
-    pub(super) fn glance(&mut self, server: &Server) {
-        self.look(server, self.known);
+    /// Reads without consensus. On the only voter, this is linearizable too.
+    pub(super) fn read_local(&mut self, server: &Server) {
+        self.observe(server, self.known);
     }
 
-    /// What somebody sees has all that was known, and must be there for ever.
-    fn look(&mut self, server: &Server, known: usize) {
+    /// Checks that the visible state is `known` or later, and that it is never lost from now on.
+    fn observe(&mut self, server: &Server, known: usize) {
         if server.is_stopping() {
-            // It could not apply an entry, of which some may show in memory.
+            // A failed apply may be partly visible in memory.
             return;
         }
         let seen = Model::of(&server.state());
-        // Requests that change nothing leave it open which of some states it is.
+        // Requests without an effect make several states equal.
         let first = self.states.iter().position(|state| state.model == seen);
         let last = self.states.iter().rposition(|state| state.model == seen);
-        assert!(last >= Some(known), "seen is {last:?}, not {known} or later: {seen:#?}");
+        assert!(last >= Some(known), "read state {last:?}, expected {known} or later: {seen:#?}");
         self.known = self.known.max(first.unwrap_or(0));
-        self.told.read += 1;
+        self.stats.read += 1;
     }
 
-    /// Whether nobody waits any more.
-    pub(super) fn is_everybody_told(&self) -> bool {
-        self.asked.is_empty() && self.reads.is_empty()
+    /// Returns whether no request or read is pending.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.reads.is_empty()
     }
 
-    /// Looks at a database that was just opened: it may be behind the log, but has the state after some request.
+    /// Checks a database that was just opened. It may be behind the log, but must be in an expected
+    /// state.
     pub(super) fn assert_opened(&self, state: &StateMachine) {
         let found = Model::of(state);
         let is_known = self.states.iter().any(|state| state.model == found);
-        assert!(is_known, "no state that there ever was: {found:#?}");
+        assert!(is_known, "unexpected state: {found:#?}");
     }
 
-    /// Looks at a member that has started again and applied its log, and goes on from there.
+    /// Checks a member that has restarted and applied its log, and continues from its state.
     pub(super) fn recover(&mut self, server: &Server) {
         let state = server.state();
         let found = Model::of(&state);
         let number = self.states.iter().rposition(|state| state.model == found);
         let Some(number) = number.filter(|number| *number >= self.known) else {
             let (known, wanted) = (self.known, &self.states[self.known].model);
-            panic!("found is {number:?}: {found:#?}\nknown is {known}: {wanted:#?}");
+            panic!(
+                "recovered state {number:?}: {found:#?}\nexpected {known} or later: {wanted:#?}"
+            );
         };
         assert_attached(&state, &found);
         self.assert_history(&state, number);
         let (term, index) = self.seen;
-        assert!(server.term() > term, "a leader in {} after one in {term}", server.term());
-        assert!(server.applied() > index, "{} applied after {index}", server.applied());
-        self.go_on_from(number);
+        assert!(server.term() > term, "leader term {} after {term}", server.term());
+        assert!(server.applied() > index, "applied index {} after {index}", server.applied());
+        self.continue_from(number);
     }
 
-    /// What keys were at each revision that can be asked for.
+    /// Checks the keys at each revision that is not compacted.
     fn assert_history(&self, state: &StateMachine, number: usize) {
         let compacted = state.store.compacted();
-        for State { model, .. } in &self.states[..=number] {
+        for ExpectedState { model, .. } in &self.states[..=number] {
             if model.revision >= compacted {
                 assert_eq!(keys_at(state, model.revision), model.keys, "at {}", model.revision);
             }
         }
     }
 
-    fn go_on_from(&mut self, number: usize) {
-        assert!(self.is_everybody_told(), "somebody still waits for a member that has ended");
+    fn continue_from(&mut self, number: usize) {
+        assert!(self.is_idle(), "requests are still pending after the member has ended");
         self.states.truncate(number + 1);
         self.states.drain(..number);
         self.known = 0;
     }
 }
 
-/// Keys and leases agree about who is attached to whom.
+/// Checks that keys and leases agree about attachments.
 fn assert_attached(state: &StateMachine, model: &Model) {
     for lease in model.leases.keys() {
         let found = state.lessor.keys_of(LeaseId(*lease)).unwrap();
@@ -247,7 +256,7 @@ fn assert_attached(state: &StateMachine, model: &Model) {
     }
 }
 
-/// Looks at a future without being woken by it.
+/// Polls a future once, without a waker.
 pub(super) fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -1,31 +1,32 @@
-//! A disk that fails at any call: the member goes on as if nothing had happened, or ends and tells everybody; and what it leaves can be started from.
+//! Disk faults at any call: the member continues as if nothing had happened, or stops and fails all
+//! waiters; and it can start again from the disk.
 
 use env::{Fault, SeededRandom, SimDisk};
 
+use super::scenario::{Run, RunEnd, Scenario};
 use super::seeds;
-use super::story::{End, Run, Story};
 use crate::lifecycle::StopReason;
 
 const SEEDS: u64 = 6;
 const STEPS: usize = 300;
-/// One change in so many fails.
+/// The share of changes that fail: one in this many.
 const STRIDE: usize = 53;
 
-/// A story that a fault befell: it went on, or everybody was told.
-fn assert_ended(run: &Run) -> bool {
+/// Checks the end of a run with a fault. Returns whether the member stopped.
+fn assert_run_end(run: &Run) -> bool {
     match &run.end {
-        End::Well => false,
-        End::Stopped(StopReason::Fault(_)) => true,
-        End::NotStarted(error) => {
+        RunEnd::Completed => false,
+        RunEnd::Stopped(StopReason::Fault(_)) => true,
+        RunEnd::NotStarted(error) => {
             println!("not started: {error}");
             true
         }
-        End::Stopped(other) => panic!("stopped without a fault: {other}"),
+        RunEnd::Stopped(other) => panic!("stopped without a fault: {other}"),
     }
 }
 
-/// Whoever watches over it starts it again, on the same disk; and some time later the power goes. What the system shows after a write that failed may not be
-/// on the disk, though every later sync succeeds.
+/// Restarts the member on the same disk, and cuts the power some time later. Data that is readable
+/// after a failed write may not be on the disk, though every later sync succeeds.
 fn assert_starts_again(run: &Run, disk: &SimDisk, seed: u64) {
     disk.heal();
     let mut again = run.fork();
@@ -36,12 +37,12 @@ fn assert_starts_again(run: &Run, disk: &SimDisk, seed: u64) {
 }
 
 #[test]
-fn a_call_that_fails_ends_the_member_or_nothing() {
-    let (mut ended, mut went_on) = (0, 0);
+fn a_failed_call_stops_the_member_or_has_no_effect() {
+    let (mut stopped, mut continued) = (0, 0);
     for seed in 0..seeds(SEEDS) {
-        let story = Story { seed: 200 + seed, steps: STEPS };
+        let scenario = Scenario { seed: 200 + seed, steps: STEPS };
         let whole = SimDisk::new(seed);
-        story.tell(&whole);
+        scenario.run_on(&whole);
         let mut random = SeededRandom::new(seed);
         let first = random.below(STRIDE as u64);
         for change in (first..whole.calls().changes()).step_by(STRIDE) {
@@ -49,45 +50,45 @@ fn a_call_that_fails_ends_the_member_or_nothing() {
             println!("seed {seed}, {fault:?} at change {change}");
             let disk = SimDisk::new(seed);
             disk.fail_change(change, fault);
-            let run = story.tell(&disk);
-            if assert_ended(&run) {
-                ended += 1;
+            let run = scenario.run_on(&disk);
+            if assert_run_end(&run) {
+                stopped += 1;
             } else {
-                went_on += 1;
+                continued += 1;
             }
             run.fork().assert_serves(disk.power_cut(change));
             assert_starts_again(&run, &disk, change);
         }
     }
-    assert!(ended > 3 * went_on && went_on > 0, "{ended} ended, {went_on} went on");
+    assert!(stopped > 3 * continued && continued > 0, "{stopped} stopped, {continued} continued");
 }
 
-/// Reads fail as well as writes, and from then on all do.
+/// All reads and writes fail from a certain call on.
 #[test]
-fn a_disk_that_is_gone_ends_the_member() {
+fn a_lost_disk_stops_the_member() {
     for seed in 0..4 * seeds(SEEDS) {
         println!("seed {seed}");
-        let story = Story { seed: 300 + seed, steps: STEPS };
+        let scenario = Scenario { seed: 300 + seed, steps: STEPS };
         let disk = SimDisk::new(seed);
         disk.fail_from_call(SeededRandom::new(seed).below(250), Fault::Eio);
-        let run = story.tell(&disk);
-        assert!(assert_ended(&run), "{:?}", run.end);
+        let run = scenario.run_on(&disk);
+        assert!(assert_run_end(&run), "{:?}", run.end);
         assert_starts_again(&run, &disk, seed);
     }
 }
 
 #[test]
-fn a_full_disk_ends_the_member_until_there_is_space() {
-    let mut ended = 0;
+fn a_full_disk_stops_the_member_until_there_is_space() {
+    let mut stopped = 0;
     for seed in 0..4 * seeds(SEEDS) {
         println!("seed {seed}");
-        let story = Story { seed: 400 + seed, steps: STEPS };
+        let scenario = Scenario { seed: 400 + seed, steps: STEPS };
         let disk = SimDisk::new(seed);
         disk.set_capacity(Some((10 + SeededRandom::new(seed).below(60)) << 10));
-        let run = story.tell(&disk);
-        ended += usize::from(assert_ended(&run));
+        let run = scenario.run_on(&disk);
+        stopped += usize::from(assert_run_end(&run));
         disk.set_capacity(None);
         assert_starts_again(&run, &disk, seed);
     }
-    assert!(ended > 5, "only {ended} had too little space");
+    assert!(stopped > 5, "only {stopped} had too little space");
 }

@@ -1,4 +1,4 @@
-//! A member that leads others.
+//! Tests of a leader with followers.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use env::Disk as _;
 use raft::{Entry, Message, MessageType};
 use types::{Index, MemberId};
 
-use super::among::Among;
 use super::clients::poll;
 use super::stages::Stage;
+use super::with_peers::MemberWithPeers;
 use crate::error::Error;
 
-/// A leader of three, with all that there is applied.
-fn leader(unapplied_bytes_max: u64) -> Among {
-    let mut leader = Among::new(1, 3, |config| config.unapplied_bytes_max = unapplied_bytes_max);
+/// Returns the leader of three members, with all entries applied.
+fn leader(unapplied_bytes_max: u64) -> MemberWithPeers {
+    let mut leader =
+        MemberWithPeers::new(1, 3, |config| config.unapplied_bytes_max = unapplied_bytes_max);
     leader.lead();
     leader
 }
 
-/// The last entry that was sent to anybody.
+/// Returns the last index that was sent to any peer.
 fn last_sent(sent: &[Message]) -> Option<Index> {
     sent.iter().flat_map(|message| &message.entries).map(|entry| entry.index).max()
 }
 
-/// Those who asked are told in time, but what they asked for is in the log.
+/// Requests time out, but their entries stay in the log.
 #[test]
-fn what_a_leader_takes_without_a_quorum_is_bounded() {
+fn unapplied_entries_of_a_leader_without_a_quorum_are_bounded() {
     let mut leader = leader(1000);
     let mut first = leader.put(500);
     leader.tick();
@@ -33,21 +34,17 @@ fn what_a_leader_takes_without_a_quorum_is_bounded() {
     leader.tick();
     assert!(poll(&mut first).is_none());
     for refused in [&mut second, &mut third] {
-        assert!(matches!(poll(refused), Some(Err(Error::TooManyRequests))), "nor a part of both");
+        assert!(matches!(poll(refused), Some(Err(Error::TooManyRequests))), "refused as one batch");
     }
-    let sent = last_sent(&leader.sent()).expect("the first");
+    let sent = last_sent(&leader.sent()).expect("the first put is sent");
 
     let entries = vec![Entry::normal(vec![b'v'; 600].into())];
     let forwarded = Message { entries, ..Message::new(MessageType::MsgProp, MemberId(0)) };
-    leader.hear(leader.others[0], forwarded);
+    leader.deliver(leader.others[0], forwarded);
     let mut fourth = leader.put(100);
     leader.tick();
-    assert!(poll(&mut fourth).is_none(), "there is room for this one");
-    assert_eq!(
-        last_sent(&leader.sent()),
-        Some(sent.next()),
-        "and was not for what came from another"
-    );
+    assert!(poll(&mut fourth).is_none(), "a small put is accepted");
+    assert_eq!(last_sent(&leader.sent()), Some(sent.next()), "the forwarded proposal was refused");
 
     while poll(&mut first).is_none() {
         leader.tick_agreeing(|_| true);
@@ -55,12 +52,13 @@ fn what_a_leader_takes_without_a_quorum_is_bounded() {
     leader.tick_agreeing(|_| true);
     let mut fifth = leader.put(900);
     leader.tick();
-    assert!(poll(&mut fifth).is_none(), "there is room again");
+    assert!(poll(&mut fifth).is_none(), "accepted after the first was applied");
 }
 
-/// A leader of so many whose disk hangs. It is connected to all others, to the later ones for longer.
-fn stalled(of: usize) -> Among {
-    let mut leader = Among::new(1, of, |_| {});
+/// Returns the leader of `of` members, whose disk hangs. It is connected to all peers, longest to
+/// the last one.
+fn stalled(of: usize) -> MemberWithPeers {
+    let mut leader = MemberWithPeers::new(1, of, |_| {});
     leader.lead();
     for (number, id) in leader.others.iter().enumerate() {
         leader.connect(*id, Duration::from_secs(10 - number as u64));
@@ -69,8 +67,13 @@ fn stalled(of: usize) -> Among {
     leader
 }
 
-/// Some time passes, in which others agree to something, and nobody stands for election. Returns to whom leadership was to go, each time that it was.
-fn transferees(leader: &mut Among, ticks: u32, agrees: impl Fn(&Message) -> bool) -> Vec<MemberId> {
+/// Advances time while peers agree to the selected messages and do not campaign. Returns each
+/// target of a leader transfer.
+fn transferees(
+    leader: &mut MemberWithPeers,
+    ticks: u32,
+    agrees: impl Fn(&Message) -> bool,
+) -> Vec<MemberId> {
     let (mut all, mut last) = (Vec::new(), None);
     for _ in 0..ticks {
         leader.tick_agreeing(&agrees);
@@ -83,21 +86,21 @@ fn transferees(leader: &mut Among, ticks: u32, agrees: impl Fn(&Message) -> bool
     all
 }
 
-/// Whoever has been connected for the longest time may be one that lags.
+/// The peer with the oldest connection may be behind.
 #[test]
-fn a_leader_whose_disk_hangs_hands_on_to_who_has_most_of_the_log() {
+fn a_leader_with_a_hanging_disk_transfers_to_the_peer_with_the_longest_log() {
     let mut leader = stalled(5);
     let ahead = leader.others[1];
     let mut put = leader.put(10);
     let agrees =
         |message: &Message| message.kind == MessageType::MsgHeartbeat || message.to == ahead;
-    assert!(transferees(&mut leader, 9, agrees).is_empty(), "too soon");
+    assert!(transferees(&mut leader, 9, agrees).is_empty(), "before the stall threshold");
     assert_eq!(transferees(&mut leader, 15, agrees), [ahead]);
     assert!(poll(&mut put).is_none());
 }
 
 #[test]
-fn a_leader_whose_disk_hangs_tries_one_after_the_other() {
+fn a_leader_with_a_hanging_disk_tries_each_peer_in_turn() {
     let mut leader = stalled(3);
     let (longest, other) = (leader.others[1], leader.others[0]);
     let tried = transferees(&mut leader, 100, |_| true);
@@ -105,9 +108,10 @@ fn a_leader_whose_disk_hangs_tries_one_after_the_other() {
     assert_eq!(tried[..3], [longest, other, longest]);
 }
 
-/// Nothing could be decided without this member's disk, whoever leads; and while it is tried nothing can be proposed.
+/// Without this disk nothing can be committed under any leader, and nothing can be proposed during
+/// a transfer.
 #[test]
-fn a_leader_whose_disk_hangs_stays_if_the_others_are_no_quorum() {
+fn a_leader_with_a_hanging_disk_stays_if_its_peers_form_no_quorum() {
     let mut of_two = stalled(2);
     assert!(transferees(&mut of_two, 60, |_| true).is_empty());
     let mut of_three = stalled(3);
@@ -116,15 +120,15 @@ fn a_leader_whose_disk_hangs_stays_if_the_others_are_no_quorum() {
     assert!(transferees(&mut of_three, 60, |message| message.to == there).is_empty());
 }
 
-/// The files in the folder of snapshots, of one kind.
-fn files(member: &Among, suffix: &str) -> Vec<String> {
+/// Returns the files in the snapshot directory with a suffix.
+fn files(member: &MemberWithPeers, suffix: &str) -> Vec<String> {
     let mut names = member.disk.read_dir(&member.server().config().snap_path()).unwrap();
     names.retain(|name| name.ends_with(suffix));
     names
 }
 
-/// Puts keys until a snapshot was taken, and not a turn longer: the log does not say so yet.
-fn until_a_snapshot(leader: &mut Among) {
+/// Puts keys until a snapshot is taken, and stops before the log records it.
+fn until_a_snapshot(leader: &mut MemberWithPeers) {
     loop {
         drop(leader.put(1));
         for stage in
@@ -139,8 +143,8 @@ fn until_a_snapshot(leader: &mut Among) {
     }
 }
 
-fn with_a_snapshot() -> Among {
-    let mut leader = Among::new(1, 3, |config| config.snapshot_count = 20);
+fn with_a_snapshot() -> MemberWithPeers {
+    let mut leader = MemberWithPeers::new(1, 3, |config| config.snapshot_count = 20);
     leader.lead();
     assert!(files(&leader, ".snap").is_empty());
     let inner = &leader.server().inner;
@@ -157,13 +161,13 @@ fn with_a_snapshot() -> Among {
     leader
 }
 
-/// Consensus had no use for it.
+/// Consensus did not use the database.
 #[test]
-fn a_database_that_nobody_came_for_goes_with_the_next_snapshot() {
+fn an_unused_received_database_is_removed_by_the_next_snapshot() {
     assert!(files(&with_a_snapshot(), ".snap.db").is_empty());
 }
 
 #[test]
-fn a_disk_that_hangs_while_a_snapshot_is_noted_is_noticed() {
+fn a_disk_that_hangs_during_a_snapshot_record_is_detected() {
     assert!(with_a_snapshot().is_busy_in_a_hanging_log());
 }

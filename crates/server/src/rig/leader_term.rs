@@ -1,18 +1,18 @@
-//! What a leader decides by itself is for its own leader_term.
+//! A decision of a leader is applied only in its own leader term.
 
 use env::{SimClock, SimDisk};
 use proto::etcdserverpb as pb;
 use types::Term;
 
 use super::clients::poll;
+use super::scenario::small;
 use super::stages::{Platform, Stages};
-use super::story::small;
 use crate::error::Error;
 
 const REVOKE: pb::LeaseRevokeRequest = pb::LeaseRevokeRequest { id: 7 };
 
 #[test]
-fn a_decision_of_another_reign_comes_to_nothing() {
+fn a_proposal_of_another_leader_term_is_dropped() {
     let machine = Platform { disk: SimDisk::new(0), clock: SimClock::default() };
     let mut stages = Stages::boot(&machine, small()).unwrap();
     while !stages.is_settled() {
@@ -24,8 +24,8 @@ fn a_decision_of_another_reign_comes_to_nothing() {
     let mut outcome = |term| {
         let mut proposal = server.propose_as_leader(None, REVOKE, term).unwrap();
         (0..10).for_each(|_| stages.turn_all());
-        poll(&mut proposal).expect("it is settled")
+        poll(&mut proposal).expect("the proposal completes")
     };
     assert!(matches!(outcome(Term(term.0 - 1)), Err(Error::ProposalDropped)));
-    assert!(outcome(term).is_ok(), "that there is no such lease is an answer");
+    assert!(outcome(term).is_ok(), "refusing an unknown lease is a result");
 }

@@ -1,4 +1,4 @@
-//! The log writer by itself: nothing is acknowledged before it is durable.
+//! The log writer alone: it acknowledges nothing before it is durable.
 
 use env::{Disk, Fault, SimClock, SimDisk};
 use proto::raftpb::HardState;
@@ -9,24 +9,24 @@ use types::{Index, MemberId, Term};
 use wal::Wal;
 
 use super::SEGMENT_BYTES;
+use super::scenario::small;
 use super::stages::{Platform, Stage, Stages};
-use super::story::small;
 use crate::lifecycle::StopReason;
 use crate::pipeline::log_writer::LogWork;
 use crate::pipeline::raft_loop::Event;
 
-/// How the logs of these tests are kept.
+/// The configuration of the logs in these tests.
 pub(super) const CONFIG: wal::Config =
     wal::Config { segment_bytes: SEGMENT_BYTES, unsafe_no_fsync: false };
 
-/// A member of which only the log has turns: what it says to the raft loop is for the test.
+/// A member of which only the log writer has turns. The test reads its events for the raft loop.
 struct Log {
     disk: SimDisk,
     stages: Stages,
 }
 
-/// An entry, as it is told apart: its term and index.
-type At = (u64, u64);
+/// The term and index of an entry.
+type Position = (u64, u64);
 
 impl Log {
     fn new() -> Log {
@@ -35,7 +35,7 @@ impl Log {
         Log { disk, stages: Stages::boot(&machine, small()).unwrap() }
     }
 
-    /// Entries are to be appended.
+    /// Queues entries to append.
     fn append(&self, term: u64, indexes: std::ops::RangeInclusive<u64>) {
         let entry = |index| Entry {
             term: Term(term),
@@ -51,13 +51,13 @@ impl Log {
         assert!(self.stages.inboxes.log.push(LogWork::Append(Box::new(append))));
     }
 
-    /// One turn. Returns what was acknowledged.
-    fn turn(&mut self) -> Vec<Vec<At>> {
+    /// Gives the log writer a turn. Returns the acknowledged entries of each append.
+    fn turn(&mut self) -> Vec<Vec<Position>> {
         self.stages.turn(Stage::Log);
         let mut events = Vec::new();
         self.stages.server().inner.raft.queue.take(&mut events);
         let acknowledged = |event| match event {
-            Event::Appended(append) => Some(append.entries.iter().map(at).collect()),
+            Event::Appended(append) => Some(append.entries.iter().map(position).collect()),
             Event::Stop => None,
             other => panic!("{other:?}"),
         };
@@ -73,16 +73,16 @@ fn message() -> Message {
     Message::new(MessageType::MsgStorageAppend, LOCAL_APPEND_THREAD)
 }
 
-fn at(entry: &Entry) -> At {
+fn position(entry: &Entry) -> Position {
     (entry.term.0, entry.index.0)
 }
 
-/// The entries that a member finds that starts from this disk.
-fn found(disk: SimDisk) -> Vec<At> {
+/// Returns the entries that a member finds when it starts from this disk.
+fn found(disk: SimDisk) -> Vec<Position> {
     contents(disk).entries.iter().map(|entry| (entry.term(), entry.index())).collect()
 }
 
-/// What the log on this disk says. A torn end is cut.
+/// Returns the contents of the log on this disk, after repairing a torn tail.
 pub(super) fn contents(disk: SimDisk) -> wal::LogContents {
     let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(disk), small().wal_path());
     let start = wal::valid_snapshots(&*disk, &folder).unwrap().pop().unwrap();
@@ -96,8 +96,8 @@ pub(super) fn contents(disk: SimDisk) -> wal::LogContents {
     }
 }
 
-/// What any power cut leaves begins with these.
-fn assert_durable(log: &Log, entries: &[At]) {
+/// Checks that the log begins with these entries after any power cut.
+fn assert_durable(log: &Log, entries: &[Position]) {
     for seed in 0..30 {
         let found = found(log.disk.power_cut(seed));
         assert!(found.starts_with(entries), "cut {seed} left {found:?}");
@@ -105,7 +105,7 @@ fn assert_durable(log: &Log, entries: &[At]) {
 }
 
 #[test]
-fn what_gathers_costs_one_sync_and_is_acknowledged_in_order() {
+fn queued_appends_share_one_sync_and_are_acknowledged_in_order() {
     let mut log = Log::new();
     (1..=5).for_each(|n| log.append(1, 2 * n - 1..=2 * n));
     let before = log.syncs();
@@ -115,7 +115,7 @@ fn what_gathers_costs_one_sync_and_is_acknowledged_in_order() {
     let all = acknowledged.concat();
     assert_eq!(all, (1..=10).map(|index| (1, index)).collect::<Vec<_>>());
     assert_durable(&log, &all);
-    assert_eq!(log.turn(), Vec::<Vec<At>>::new(), "once");
+    assert_eq!(log.turn(), Vec::<Vec<Position>>::new(), "acknowledged once only");
 }
 
 #[test]
@@ -127,26 +127,27 @@ fn nothing_is_acknowledged_before_the_sync() {
             assert_eq!(log.turn().len(), 1);
             log.append(1, 4..=4);
             log.append(1, 5..=6);
-            // The write, or the sync.
+            // The write or the sync fails.
             log.disk.fail_change(call, fault);
-            assert_eq!(log.turn(), Vec::<Vec<At>>::new(), "{fault:?} at {call}");
+            assert_eq!(log.turn(), Vec::<Vec<Position>>::new(), "{fault:?} at {call}");
             let reason = log.stages.server().inner.lifecycle.reason();
             let StopReason::Fault(why) = &reason else { panic!("{reason}") };
             assert!(why.starts_with("write the log: "), "{why}");
-            // The stage is over: even a disk that works again is not written to.
+            // The stage has ended: it does not write even if the disk works again.
             let writes = log.disk.calls().writes;
             log.disk.heal();
             log.append(1, 7..=7);
-            assert_eq!(log.turn(), Vec::<Vec<At>>::new());
+            assert_eq!(log.turn(), Vec::<Vec<Position>>::new());
             assert_eq!(log.disk.calls().writes, writes);
             assert_durable(&log, &[(1, 1), (1, 2), (1, 3)]);
         }
     }
 }
 
-/// A new leader's entries in place of others, in the same turn: they come behind, and are waited for by themselves.
+/// Entries of a new leader replace others in the same turn. They are written after them and synced
+/// separately.
 #[test]
-fn what_overwrites_is_behind_what_it_overwrites() {
+fn overwriting_entries_are_written_after_the_overwritten_ones() {
     let mut log = Log::new();
     log.append(1, 1..=5);
     log.append(2, 3..=4);
@@ -158,7 +159,7 @@ fn what_overwrites_is_behind_what_it_overwrites() {
     let mut log = Log::new();
     log.append(1, 1..=5);
     log.append(2, 3..=4);
-    // A write and a sync each: the last sync.
+    // Each append is a write and a sync; this is the last sync.
     log.disk.fail_change(3, Fault::Eio);
     assert_eq!(log.turn(), [(1..=5).map(|index| (1, index)).collect::<Vec<_>>()]);
     for seed in 0..30 {
@@ -175,18 +176,18 @@ fn a_vote_is_synced_and_a_commit_index_is_not() {
     let before = log.syncs();
     log.push(state.clone());
     assert_eq!(log.turn().len(), 1);
-    assert_eq!(log.syncs(), before + 1, "a vote");
+    assert_eq!(log.syncs(), before + 1, "a vote is synced");
     log.push(Message { commit: Index(1), ..state.clone() });
     assert_eq!(log.turn().len(), 1);
-    assert_eq!(log.syncs(), before + 1, "a commit index");
+    assert_eq!(log.syncs(), before + 1, "a commit index is not synced");
     log.push(Message { term: Term(4), vote: None, ..state });
     log.disk.fail_change(1, Fault::Eio);
-    assert_eq!(log.turn().len(), 0, "a term whose sync fails");
+    assert_eq!(log.turn().len(), 0, "a term whose sync failed");
 }
 
-/// From one segment to the next, and on to a place to start from: all of it survives, and what is before is let go of.
+/// Entries survive across segments, and a snapshot record makes earlier segments unnecessary.
 #[test]
-fn entries_go_on_over_segments_and_snapshots() {
+fn entries_survive_across_segments_and_snapshots() {
     let mut log = Log::new();
     let mut all = Vec::new();
     for index in 1..=300 {
@@ -199,7 +200,7 @@ fn entries_go_on_over_segments_and_snapshots() {
     let segments = || log.disk.read_dir(&folder).unwrap();
     assert!(segments().len() > 3, "{:?}", segments());
     let purge = || wal::purge(&log.disk, &folder, 1, u64::MAX).unwrap();
-    assert_eq!(purge(), Vec::<String>::new(), "all are needed");
+    assert_eq!(purge(), Vec::<String>::new(), "a replay needs all segments");
 
     let snapshot = walpb::Snapshot {
         index: Some(290),
@@ -216,41 +217,42 @@ fn entries_go_on_over_segments_and_snapshots() {
     assert_durable(&log, &behind);
 }
 
-/// A leader's snapshot overtakes one of our own, which is late: the log starts from the newer one, whatever is written behind it.
+/// The snapshot of a leader overtakes a local one, which arrives late. The log starts from the
+/// newer one, whichever is written last.
 #[test]
-fn a_place_that_comes_late_is_none() {
+fn a_late_snapshot_record_is_ignored() {
     let mut log = Log::new();
     log.append(1, 1..=300);
     log.turn();
-    let place = |index| walpb::Snapshot {
+    let record = |index| walpb::Snapshot {
         index: Some(index),
         term: Some(1),
         conf_state: Some(proto::raftpb::ConfState::default()),
     };
     log.push(Message { term: Term(1), commit: Index(300), ..message() });
     for index in [290, 100] {
-        assert!(log.stages.inboxes.log.push(LogWork::Snapshot(place(index))));
+        assert!(log.stages.inboxes.log.push(LogWork::Snapshot(record(index))));
         log.turn();
     }
     let starts = wal::valid_snapshots(&log.disk, &small().wal_path()).unwrap();
     assert_eq!(starts.last().map(walpb::Snapshot::index), Some(290));
 }
 
-/// How far the log was committed is to be written some time, and then a leader's snapshot is further: what was put off must not be written behind that.
+/// A deferred commit index must not be written after the snapshot of a leader with a higher index.
 #[test]
-fn a_state_that_was_put_off_does_not_undo_a_snapshot() {
+fn a_deferred_hard_state_does_not_undo_a_snapshot() {
     let mut log = Log::new();
     log.append(1, 1..=3);
     log.push(Message { term: Term(1), commit: Index(1), ..message() });
     log.turn();
-    let put_off = HardState { term: Some(1), vote: None, commit: Some(3) };
-    assert!(log.stages.inboxes.log.push(LogWork::State(put_off)));
+    let deferred = HardState { term: Some(1), vote: None, commit: Some(3) };
+    assert!(log.stages.inboxes.log.push(LogWork::State(deferred)));
     log.turn();
     let metadata = SnapshotMetadata { index: Index(9), term: Term(1), ..Default::default() };
     let snapshot = Some(Box::new(Snapshot { metadata, ..Snapshot::default() }));
     log.push(Message { snapshot, term: Term(1), commit: Index(9), ..message() });
     log.turn();
-    // The member ends before the snapshot is taken up.
+    // The member ends before the snapshot is applied.
     log.stages.inboxes.apply.take(&mut Vec::new());
     let disk = log.disk.clone();
     log.stages.stop();

@@ -1,43 +1,47 @@
-//! A whole member in one thread, on a disk that loses what a power cut may take.
+//! Tests of a whole member in one thread, on a simulated disk that loses unsynced data at a power
+//! cut.
 //!
-//! The stages of the pipeline, which have threads in a process, take their turns here in an order that follows from a seed; so does all else: what clients
-//! ask for, when time passes, when the power goes. The same seed gives the same run to the byte.
+//! The stages of the pipeline, which have threads in a process, take their turns here in an order
+//! drawn from a seed. So is everything else: requests of clients, the passing of time, power cuts.
+//! A seed gives the same run to the byte.
 //!
 //! ```text
-//!   clients ──► raft loop ──► log ──► raft loop ──► apply ──► snapshot          whose turn it is: a seed
-//!      ▲                       │                      │           │
-//!      └── told ◄──────────────│──────────────────────┘           │
-//!                            ──┴── SimDisk ──────── commit ───────┴── purge     ✗ at any change
+//!   clients ─► raft loop ─► log writer ─► raft loop ─► applier ─► snapshot
+//!      ▲                        │                        │           │       order of turns:
+//!      └── results ◄────────────│────────────────────────┘           │       drawn from the seed
+//!                             ──┴── SimDisk ───────── commit ────────┴── purge
+//!                                                                            ✗ fails at any change
 //! ```
 //!
-//! | file | what it is |
+//! | file | contents |
 //! | --- | --- |
-//! | `stages` | a member without threads |
-//! | `op`, `model` | what is asked for, and what it makes of the keys and leases |
-//! | `clients` | what they were told, and so what must be found for ever after |
-//! | `story` | what a member goes through |
-//! | `among` | a member among others, whose part the test plays |
-//! | `power`, `faults`, `log`, `ends`, `leader`, `follower` | the tests |
+//! | `stages` | a member without threads and without peers |
+//! | `op`, `model` | random requests, and a model of their effect on keys and leases |
+//! | `clients` | the results that clients got, and so the states that a member may be found in |
+//! | `scenario` | a run of a member, generated from a seed |
+//! | `with_peers` | a member of a cluster, whose peers the test plays |
+//! | `power`, `faults`, `log`, `shutdown`, `leader`, `leader_term`, `follower` | the tests |
 
-mod among;
 mod clients;
 mod model;
 mod op;
+mod scenario;
 mod stages;
-mod story;
+mod with_peers;
 
-mod ends;
 mod faults;
 mod follower;
 mod leader;
 mod leader_term;
 mod log;
 mod power;
+mod shutdown;
 
-/// How long a segment of the log is in the tests of this crate: a story goes through several, and a cut has little to copy.
+/// The segment size in the tests of this crate. Small, so that a scenario uses several segments and
+/// a power cut has little to copy.
 pub(crate) const SEGMENT_BYTES: u64 = 4 << 10;
 
-/// How many stories are told: so many, unless `BOWLINE_RIG_SEEDS` asks for another number.
-fn seeds(ordinary: u64) -> u64 {
-    std::env::var("BOWLINE_RIG_SEEDS").map_or(ordinary, |seeds| seeds.parse().unwrap())
+/// Returns the number of scenarios to run: the default, or the value of `BOWLINE_RIG_SEEDS`.
+fn seeds(default: u64) -> u64 {
+    std::env::var("BOWLINE_RIG_SEEDS").map_or(default, |seeds| seeds.parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! What a member holds, as clients see it; and what requests make of it.
+//! A model of the state that clients can see, and of the effect of requests on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use proto::mvccpb::KeyValue;
 use super::op::{Branch, Op};
 use crate::state::StateMachine;
 
-/// A key at a revision.
+/// A key-value pair at a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kv {
     pub(super) value: String,
@@ -22,25 +22,25 @@ pub(super) struct Kv {
 
 pub(super) type Keys = BTreeMap<String, Kv>;
 
-/// All that clients can see.
+/// The state that clients can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Model {
     pub(super) revision: i64,
     pub(super) compacted: i64,
     pub(super) keys: Keys,
-    /// By id, the seconds that they were granted for.
+    /// The granted TTLs in seconds, by lease id.
     pub(super) leases: BTreeMap<i64, i64>,
     pub(super) learners: BTreeSet<u64>,
 }
 
 impl Model {
-    /// A cluster to which nothing has happened.
+    /// Returns the state of a new cluster.
     pub(super) fn new() -> Model {
         let (keys, leases, learners) = (Keys::new(), BTreeMap::new(), BTreeSet::new());
         Model { revision: 1, compacted: mvcc::NEVER_COMPACTED, keys, leases, learners }
     }
 
-    /// What a member holds.
+    /// Reads the state of a member.
     pub(super) fn of(state: &StateMachine) -> Model {
         let StateMachine { store, lessor, cluster, .. } = state;
         let (revision, compacted) = (store.current(), store.compacted());
@@ -51,14 +51,14 @@ impl Model {
         Model { revision, compacted, keys: keys_at(state, revision), leases, learners }
     }
 
-    /// The keys that are attached to a lease.
+    /// Returns the keys that are attached to a lease.
     pub(super) fn attached(&self, lease: i64) -> impl Iterator<Item = &[u8]> {
         let attached = self.keys.iter().filter(move |(_, kv)| kv.lease == lease);
         attached.map(|(key, _)| key.as_bytes())
     }
 
-    /// Carries out a request. Returns whether it is not refused.
-    pub(super) fn carry_out(&mut self, op: &Op) -> bool {
+    /// Applies a request. Returns false if it is refused.
+    pub(super) fn apply(&mut self, op: &Op) -> bool {
         match op {
             Op::Put { key, value, lease } => {
                 let known = *lease == 0 || self.leases.contains_key(lease);
@@ -123,7 +123,7 @@ impl Model {
     }
 }
 
-/// All keys as they were at a revision.
+/// Reads all keys at a revision.
 pub(super) fn keys_at(state: &StateMachine, revision: i64) -> Keys {
     let everything = vec![0];
     let request = pb::RangeRequest {

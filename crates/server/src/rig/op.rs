@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! The random requests of clients.
 
 use bytes::Bytes;
 use env::SeededRandom;
@@ -19,10 +19,10 @@ use crate::server::Server;
 
 const KEYS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
 const LEASES: i64 = 5;
-/// One value in so many is long: it fills a good part of a segment.
+/// The share of long values, which fill a good part of a segment: one in this many.
 const LONG_ONE_IN: u64 = 8;
 const LONG_BYTES: usize = 700;
-/// The most learners that there are.
+/// The maximum number of learners.
 pub(super) const LEARNERS_MAX: usize = 3;
 
 /// A request.
@@ -33,12 +33,12 @@ pub(super) enum Op {
         value: String,
         lease: i64,
     },
-    /// All keys from one on, up to another.
+    /// Deletes the keys of a range.
     Delete {
         from: String,
         to: String,
     },
-    /// If a key has this version, one thing; if not, another.
+    /// Executes one of two branches, depending on the version of a key.
     Txn {
         key: String,
         version: i64,
@@ -55,7 +55,7 @@ pub(super) enum Op {
     Compact {
         revision: i64,
     },
-    /// A learner joins, and will never be heard of.
+    /// Adds a learner, which never connects.
     Join {
         learner: u64,
     },
@@ -64,14 +64,15 @@ pub(super) enum Op {
     },
 }
 
-/// Keys to put, each once.
+/// The puts of a branch, each of another key.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub(super) puts: Vec<(String, String)>,
 }
 
 impl Op {
-    /// Draws one that mostly makes sense as things are. Values are unique: they have a number.
+    /// Draws a request that is usually valid in the state of the model. Values contain `number`, so
+    /// they are unique.
     pub(super) fn draw(random: &mut SeededRandom, model: &Model, number: usize) -> Op {
         match random.below(20) {
             0..9 => Op::put(random, number),
@@ -93,7 +94,7 @@ impl Op {
         }
     }
 
-    /// A change of members.
+    /// Draws a conf change.
     pub(super) fn draw_change(random: &mut SeededRandom, model: &Model, number: usize) -> Op {
         let learner = 1_000 + number as u64;
         let first = model.learners.first();
@@ -101,7 +102,7 @@ impl Op {
             Some(first) if model.learners.len() == LEARNERS_MAX || random.chance(1, 3) => {
                 Op::Leave { learner: *first }
             }
-            // Nobody is called that.
+            // No member has this id.
             None if random.chance(1, 5) => Op::Leave { learner },
             _ => Op::Join { learner },
         }

@@ -1,4 +1,5 @@
-//! A power cut at any change of the disk: whatever clients were told or have seen is found, and the member serves again.
+//! Power cuts at any change of the disk: every result and read of a client survives, and the member
+//! serves again.
 
 use std::sync::Arc;
 
@@ -6,27 +7,27 @@ use env::{Disk as _, Fault, SeededRandom, SimDisk};
 use proto::raftpb::HardState;
 use wal::Wal;
 
-use super::story::{End, Run, Story};
+use super::scenario::{Run, RunEnd, Scenario};
 use super::{log, seeds};
 
 const SEEDS: u64 = 8;
 const STEPS: usize = 400;
-/// The power goes at one change in so many.
+/// The power is cut at one change in this many.
 const STRIDE: usize = 41;
-/// Power cuts drawn from each moment.
+/// Random outcomes of each power cut.
 const CUTS: u64 = 2;
 
 #[test]
-fn a_power_cut_at_any_change_takes_nothing_that_somebody_knew_of() {
+fn a_power_cut_at_any_change_loses_no_acknowledged_or_read_state() {
     for seed in 0..seeds(SEEDS) {
-        let story = Story { seed, steps: STEPS };
+        let scenario = Scenario { seed, steps: STEPS };
         let whole = SimDisk::new(seed);
-        story.tell(&whole);
+        scenario.run_on(&whole);
         let first = SeededRandom::new(seed).below(STRIDE as u64);
         for change in (first..whole.calls().changes()).step_by(STRIDE) {
             let disk = SimDisk::new(seed);
             disk.fail_change(change, Fault::Crash);
-            let run = story.tell(&disk);
+            let run = scenario.run_on(&disk);
             for cut in 0..CUTS {
                 println!("seed {seed}, change {change}, cut {cut}");
                 run.fork().assert_serves(disk.power_cut(cut ^ change));
@@ -35,18 +36,18 @@ fn a_power_cut_at_any_change_takes_nothing_that_somebody_knew_of() {
     }
 }
 
-/// At each change, since there is so much that was not there before.
+/// At each change, since a first start writes many different files.
 #[test]
-fn a_first_start_that_is_cut_short_is_told_from_a_member_that_was_there() {
+fn an_interrupted_first_start_is_repeated() {
     const CUTS: u64 = 6;
     for seed in 0..2 {
-        let story = Story { seed, steps: 0 };
+        let scenario = Scenario { seed, steps: 0 };
         let whole = SimDisk::new(0);
-        assert!(matches!(story.tell(&whole).end, End::Well));
+        assert!(matches!(scenario.run_on(&whole).end, RunEnd::Completed));
         for change in 0..whole.calls().changes() {
             let disk = SimDisk::new(0);
             disk.fail_change(change, Fault::Crash);
-            let run = story.tell(&disk);
+            let run = scenario.run_on(&disk);
             for cut in 0..CUTS {
                 println!("seed {seed}, change {change}, cut {cut}");
                 run.fork().assert_serves(disk.power_cut(cut ^ change));
@@ -55,71 +56,79 @@ fn a_first_start_that_is_cut_short_is_told_from_a_member_that_was_there() {
     }
 }
 
-/// The first write of a log may be torn between the entry that names the member and the state that says it is committed.
+/// The first write of a log may be torn between the entry that adds the member and the state that
+/// commits it.
 #[test]
-fn a_first_write_that_is_torn_is_told_from_a_member_that_was_there() {
-    let story = Story { seed: 1, steps: 0 };
-    let (whole, folder) = (SimDisk::new(0), story.config().wal_path());
-    story.tell(&whole);
+fn a_torn_first_write_is_treated_as_an_interrupted_first_start() {
+    let scenario = Scenario { seed: 1, steps: 0 };
+    let (whole, folder) = (SimDisk::new(0), scenario.config().wal_path());
+    scenario.run_on(&whole);
     let wal::LogContents { metadata, entries, .. } = log::contents(whole);
     let torn = SimDisk::new(0);
     let mut log = Wal::create(Arc::new(torn.clone()), &folder, metadata, log::CONFIG).unwrap();
     log.save(&HardState::default(), &entries[..1], true).unwrap();
     drop(log);
-    Run::new(story, &torn).assert_serves_now();
+    Run::new(scenario, &torn).assert_serves_now();
 }
 
-/// Each time from what the last cut has left; also while it starts.
+/// Each run starts from the disk that the previous power cut left, and the power may be cut during
+/// the start.
 #[test]
-fn power_that_goes_again_and_again_takes_nothing_that_somebody_knew_of() {
+fn repeated_losses_of_power_lose_no_acknowledged_or_read_state() {
     const CUTS: u64 = 60;
     let mut acknowledged = 0;
     for seed in 0..seeds(SEEDS) {
-        let story = Story { seed: 100 + seed, steps: STEPS };
+        let scenario = Scenario { seed: 100 + seed, steps: STEPS };
         let mut random = SeededRandom::new(seed);
-        let mut run = Run::new(story, &SimDisk::new(seed));
+        let mut run = Run::new(scenario, &SimDisk::new(seed));
         for cut in 0..CUTS {
             println!("seed {seed}, cut {cut}");
             run.lose_power(&mut random);
         }
         run.assert_serves_now();
-        acknowledged += run.clients.told.acknowledged as u64;
+        acknowledged += run.clients.stats.acknowledged as u64;
     }
-    assert!(acknowledged > 100 * seeds(SEEDS), "only {acknowledged} were told");
+    assert!(acknowledged > 100 * seeds(SEEDS), "only {acknowledged} acknowledged requests");
 }
 
 /// A rig in which nothing happens would find nothing.
 #[test]
-fn stories_go_through_all_that_a_member_does() {
+fn scenarios_cover_snapshots_segments_conf_changes_and_timeouts() {
     let (mut applied_max, mut changed_members, mut timed_out) = (0, 0, 0);
     for seed in 0..SEEDS {
-        let story = Story { seed, steps: STEPS };
+        let scenario = Scenario { seed, steps: STEPS };
         let disk = SimDisk::new(seed);
-        let run = story.tell(&disk);
-        assert!(matches!(run.end, End::Well), "{:?}", run.end);
-        let told = run.clients.told;
-        assert!(told.acknowledged > 100 && told.read > 5, "seed {seed}: {told:?}");
-        let config = story.config();
+        let run = scenario.run_on(&disk);
+        assert!(matches!(run.end, RunEnd::Completed), "{:?}", run.end);
+        let stats = run.clients.stats;
+        assert!(stats.acknowledged > 100 && stats.read > 5, "seed {seed}: {stats:?}");
+        let config = scenario.config();
         let segments = disk.read_dir(&config.wal_path()).unwrap();
         assert!(segments[0].as_str() > "0000000000000001", "seed {seed}: {segments:?}");
         let files = disk.read_dir(&config.snap_path()).unwrap();
         assert!(files.iter().any(|name| name.ends_with(".snap")), "seed {seed}: {files:?}");
         applied_max = applied_max.max(run.applied_max);
-        changed_members += told.changed_members;
-        timed_out += told.timed_out;
+        changed_members += stats.changed_members;
+        timed_out += stats.timed_out;
     }
-    assert!(applied_max > 150, "{applied_max} at once, too few for the log in memory to be cut");
-    assert!(changed_members > 20 && timed_out > 20, "{changed_members} and {timed_out}");
+    assert!(
+        applied_max > 150,
+        "{applied_max} entries in one run: too few to compact the in-memory log"
+    );
+    assert!(
+        changed_members > 20 && timed_out > 20,
+        "{changed_members} conf changes, {timed_out} timeouts"
+    );
 }
 
 #[test]
-fn a_seed_repeats_to_the_byte() {
+fn a_seed_gives_the_same_run_to_the_byte() {
     for seed in 0..SEEDS {
         let [first, second] = [(); 2].map(|()| {
             let disk = SimDisk::new(seed);
-            let run = Story { seed, steps: STEPS }.tell(&disk);
-            (disk.calls(), disk.contents("/data/member/snap/db"), run.clients.told.acknowledged)
+            let run = Scenario { seed, steps: STEPS }.run_on(&disk);
+            (disk.calls(), disk.contents("/data/member/snap/db"), run.clients.stats.acknowledged)
         });
-        assert!(first == second, "seed {seed} went two ways: {:?}, {:?}", first.0, second.0);
+        assert!(first == second, "seed {seed} gave two runs: {:?}, {:?}", first.0, second.0);
     }
 }

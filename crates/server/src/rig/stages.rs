@@ -1,4 +1,4 @@
-//! A member without threads, on a simulated machine, alone.
+//! A member without threads and peers, on a simulated platform.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::lifecycle::StopReason;
 pub(super) use crate::stages::Stage;
 use crate::transport::NoPeers;
 
-/// The machine that a member runs on.
+/// The simulated platform of a member.
 #[derive(Clone)]
 pub(super) struct Platform {
     pub(super) disk: SimDisk,
     pub(super) clock: SimClock,
 }
 
-/// The stages of the pipeline. The others do nothing that a member alone could not do without.
+/// The stages of the pipeline. The other stages do nothing for a member without peers.
 const PIPELINE: [Stage; 7] = [
     Stage::Raft,
     Stage::Log,
@@ -52,7 +52,7 @@ impl DerefMut for Stages {
 }
 
 impl Stages {
-    /// Takes up what is on the disk, or begins a cluster on an empty one.
+    /// Restores the member from the disk, or bootstraps a new one on an empty disk.
     pub(super) fn boot(machine: &Platform, config: ServerConfig) -> Result<Stages, StartError> {
         let machine = crate::Platform {
             disk: Arc::new(machine.disk.clone()),
@@ -69,13 +69,14 @@ impl Stages {
         purge(self.server());
     }
 
-    /// One turn of each.
+    /// Gives each stage of the pipeline one turn, and purges files.
     pub(super) fn turn_all(&mut self) {
         PIPELINE.into_iter().for_each(|stage| self.turn(stage));
         self.purge();
     }
 
-    /// Whether this member leads, has applied something of its own term, and all that there is.
+    /// Returns whether the member leads, has applied an entry of its own term, and has applied all
+    /// committed entries.
     pub(super) fn is_settled(&self) -> bool {
         let server = self.server();
         let (_, term) = server.state().applied().unwrap();
@@ -83,17 +84,17 @@ impl Stages {
         is_own && server.applied() == server.committed()
     }
 
-    /// What the database has applied, pending or not.
+    /// Returns the applied index in the database, including its pending batch.
     pub(super) fn applied(&self) -> Index {
         self.server().state().applied().unwrap().0
     }
 
-    /// How many entries were applied since it was started.
+    /// Returns the number of entries applied since the start.
     pub(super) fn applied_since_start(&self) -> u64 {
         self.server().applied().0 - self.applied_at_start.0
     }
 
-    /// Ends everything in good order. Returns why.
+    /// Shuts the member down in order. Returns the reason.
     pub(super) fn stop(self) -> StopReason {
         self.stages.stop()
     }

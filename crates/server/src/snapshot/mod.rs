@@ -5,8 +5,9 @@
 //! everything up to an entry:
 //!
 //! ```text
-//!   take   commit the database ─► member/snap/<term>-<index>.snap ─► a record in the log ─► earlier segments may go
-//!   send   commit the database ─► a message with its index        ─► both to the peer
+//!   take   commit the database ─► <term>-<index>.snap      ─► snapshot record in the log
+//!                                                          ─► earlier segments may be purged
+//!   send   commit the database ─► a message with its index ─► both to the peer
 //! ```
 //!
 //! Each step refers only to what the previous one made durable. The database itself contains its

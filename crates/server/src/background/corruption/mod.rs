@@ -1,11 +1,11 @@
 //! Corruption checks: members compare hashes of their keys.
 //!
 //! ```text
-//!   when                          runs on  compares                           on a mismatch
-//!   at a start, if enabled        each     all keys, at its own revision      stops before it votes
-//!   every --corrupt-check-time    leader   all keys, twice, and with peers    alarm for one member
-//!   every minute, if enabled      leader   hashes of the last compactions,    alarm for the minority,
-//!                                          newest first                       or for the whole cluster
+//!   when                         runs on  compares                          on a mismatch
+//!   at a start, if enabled       each     all keys, at its own revision     stops before voting
+//!   every --corrupt-check-time   leader   all keys, twice, and with peers   alarm for one member
+//!   every minute, if enabled     leader   hashes of the last compactions,   alarm for the minority
+//!                                         newest first                      or the whole cluster
 //! ```
 //!
 //! A `CORRUPT` alarm refuses all writes until an operator clears it. A hash belongs to a revision
@@ -174,14 +174,14 @@ impl AllKeys {
 
 impl BackgroundTask for AllKeys {
     fn turn(&mut self, now: Duration) -> Duration {
-        let may_begin = !self.checking.is_under_way();
+        let may_begin = !self.checking.is_pending();
         if may_begin && self.every.is_due(now) && self.server.is_leader() {
             self.checking.begin(check_all_keys(self.server.clone(), Arc::clone(&self.peers)));
         }
         if let Some(Err(error)) = self.checking.poll() {
             tracing::warn!(%error, "failed to check hash KV");
         }
-        if self.checking.is_under_way() { now + POLL } else { self.every.next() }
+        if self.checking.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 
@@ -228,16 +228,16 @@ impl Compactions {
 
 impl BackgroundTask for Compactions {
     fn turn(&mut self, now: Duration) -> Duration {
-        let may_begin = !self.checking.is_under_way();
+        let may_begin = !self.checking.is_pending();
         if may_begin && self.every.is_due(now) && self.server.is_leader() {
             let (server, peers) = (self.server.clone(), Arc::clone(&self.peers));
             self.checking.begin(check_compactions(server, peers, self.checked));
         }
         if let Some(checked) = self.checking.poll() {
             self.checked = checked.max(self.checked);
-            self.every.begin_anew(now);
+            self.every.restart(now);
         }
-        if self.checking.is_under_way() { now + POLL } else { self.every.next() }
+        if self.checking.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 

@@ -230,7 +230,11 @@ mod tests {
         let (before, after) = (hash(7, 3, 10), hash(8, 3, 10));
         assert_eq!(corrupt_member(&own(before, after), &[peer(2, 10, before)]), Some(LOCAL));
         assert_eq!(corrupt_member(&own(before, hash(8, 3, 11)), &[]), None, "a write in between");
-        assert_eq!(corrupt_member(&own(before, hash(8, 4, 10)), &[]), None, "a compaction in between");
+        assert_eq!(
+            corrupt_member(&own(before, hash(8, 4, 10)), &[]),
+            None,
+            "a compaction in between"
+        );
     }
 
     #[test]
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_minority_is_named_or_the_whole_cluster_without_a_majority() {
+    fn the_minority_is_named_or_the_cluster_without_a_majority() {
         let (right, wrong) = (hash(7, 3, 10), hash(8, 3, 10));
         let differ = |own, peers: &[PeerHash]| -> Vec<u64> {
             match compare(LOCAL, &own, peers) {

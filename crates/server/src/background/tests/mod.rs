@@ -224,7 +224,11 @@ mod all {
         assert_eq!(waiting.try_recv(), Ok(None));
         tasks.turn(now);
         assert_eq!(waiting.try_recv(), Ok(Some(())));
-        assert_eq!(tasks.published().wait().try_recv(), Ok(Some(())), "later waiters resolve at once");
+        assert_eq!(
+            tasks.published().wait().try_recv(),
+            Ok(Some(())),
+            "later waiters resolve at once"
+        );
     }
 
     #[test]

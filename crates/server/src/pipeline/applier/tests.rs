@@ -1,5 +1,5 @@
-//! The applier raises `NOSPACE` before it completes a refused request, and continues behind a received
-//! snapshot.
+//! The applier raises `NOSPACE` before it completes a refused request, and continues behind a
+//! received snapshot.
 
 use std::task::{Context, Poll, Waker};
 

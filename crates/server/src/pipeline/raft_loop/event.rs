@@ -1,3 +1,5 @@
+//! The events of the raft loop.
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -5,7 +5,7 @@
 //! waits for disk or network.
 //!
 //! ```text
-//!   proposals, reads ─┐                       ┌─► log writer  (append, and the responses to send then)
+//!   proposals, reads ─┐                       ┌─► log writer  (append, and the responses to it)
 //!   peers ────────────┼─► turn ─► Ready ──────┼─► applier     (committed entries)
 //!   log, apply, ticks ┘                       └─► transport   (messages to peers)
 //! ```

@@ -1,20 +1,22 @@
-//! A member among others, whose part the test plays: what it sends is there to be looked at, and what they say is what the test says.
+//! A member of a cluster whose peers the test plays: it inspects the messages that the member
+//! sends, and makes up the responses.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use env::{SeededRandom, SimClock, SimDisk};
 use membership::{Member, Membership};
 use mvcc::{KeyValueHash, PutResult};
+use parking_lot::Mutex;
 use proto::etcdserverpb as pb;
 use raft::{Message, MessageType};
 use types::{Index, MemberId, Term};
 
 use super::clients::poll;
+use super::scenario::small;
 use super::stages::Stage;
-use super::story::small;
 use crate::config::ServerConfig;
 use crate::pipeline::voters::raft_conf_state;
 use crate::propose::pending::Proposal;
@@ -23,58 +25,62 @@ use crate::server::Server;
 use crate::stages::Stages;
 use crate::transport::{OutgoingSnapshot, PeerHash, PeerResponse, Transport};
 
-/// The way to the others.
+/// A transport that records messages and returns prepared answers.
 #[derive(Debug, Default)]
-struct Wire {
+struct RecordingTransport {
     sent: Mutex<Vec<Message>>,
     active: Mutex<BTreeMap<MemberId, Duration>>,
-    /// What all others hold, once they say so.
+    /// The hash that all peers report, once it is set.
     hash: Arc<Mutex<Option<PeerHash>>>,
 }
 
-impl Transport for Wire {
+impl Transport for RecordingTransport {
     fn send(&self, messages: Vec<Message>) {
-        self.sent.lock().unwrap().extend(messages);
+        self.sent.lock().extend(messages);
     }
 
     fn send_snapshot(&self, _: OutgoingSnapshot) {}
 
     fn active_since(&self, member: MemberId) -> Option<Duration> {
-        self.active.lock().unwrap().get(&member).copied()
+        self.active.lock().get(&member).copied()
     }
 
     fn set_members(&self, _: &Membership) {}
 
     fn request_hash(&self, _: &Member, _: i64, _: Duration) -> PeerResponse<PeerHash> {
         let hash = Arc::clone(&self.hash);
-        Box::pin(std::future::poll_fn(move |_| match *hash.lock().unwrap() {
+        Box::pin(std::future::poll_fn(move |_| match *hash.lock() {
             Some(hash) => Poll::Ready(Ok(hash)),
             None => Poll::Pending,
         }))
     }
 }
 
-/// A member, and what is between it and the others.
-pub(super) struct Among {
+/// A member and its transport.
+pub(super) struct MemberWithPeers {
     pub(super) stages: Stages,
     pub(super) clock: SimClock,
     pub(super) disk: SimDisk,
-    /// The other members, by their ids.
+    /// The ids of the peers, in order.
     pub(super) others: Vec<MemberId>,
-    wire: Arc<Wire>,
+    wire: Arc<RecordingTransport>,
     log_hangs: bool,
 }
 
-impl Among {
-    /// The member of a number, from one, of a new cluster of so many.
-    pub(super) fn new(number: usize, of: usize, change: impl FnOnce(&mut ServerConfig)) -> Among {
+impl MemberWithPeers {
+    /// Returns member `number`, counted from one, of a new cluster of `of` members.
+    pub(super) fn new(
+        number: usize,
+        of: usize,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> MemberWithPeers {
         let url = |number| vec![format!("http://10.0.0.{number}:2380")];
         let name = |number| format!("m{number}");
         let mut config = small();
         (config.name, config.peer_urls) = (name(number), url(number));
         config.initial_cluster = (1..=of).map(|it| (name(it), url(it))).collect();
         change(&mut config);
-        let (clock, wire) = (SimClock::default(), Arc::new(Wire::default()));
+        let (clock, wire) = (SimClock::default(), Arc::new(RecordingTransport::default()));
         let disk = SimDisk::new(0);
         let machine = crate::Platform {
             disk: Arc::new(disk.clone()),
@@ -85,60 +91,62 @@ impl Among {
         let local = stages.server().local();
         let members = stages.server().state().cluster.now();
         let others = members.ids().filter(|id| *id != local).collect();
-        Among { stages, clock, disk, others, wire, log_hangs: false }
+        MemberWithPeers { stages, clock, disk, others, wire, log_hangs: false }
     }
 
     pub(super) fn server(&self) -> Server {
         self.stages.server().clone()
     }
 
-    /// All others say what they hold.
-    pub(super) fn tell_hash(&self, hash: KeyValueHash) {
-        *self.wire.hash.lock().unwrap() = Some(PeerHash { revision: hash.revision, hash });
+    /// Makes all peers report a hash.
+    pub(super) fn set_peer_hash(&self, hash: KeyValueHash) {
+        *self.wire.hash.lock() = Some(PeerHash { revision: hash.revision, hash });
     }
 
-    /// Connected to another for as long as that.
+    /// Reports a peer as connected since a time.
     pub(super) fn connect(&self, member: MemberId, since: Duration) {
-        self.wire.active.lock().unwrap().insert(member, since);
+        self.wire.active.lock().insert(member, since);
     }
 
     pub(super) fn disconnect(&self, member: MemberId) {
-        self.wire.active.lock().unwrap().remove(&member);
+        self.wire.active.lock().remove(&member);
     }
 
-    /// What was sent since the last time.
+    /// Takes the messages that were sent since the last call.
     pub(super) fn sent(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.wire.sent.lock().unwrap())
+        std::mem::take(&mut *self.wire.sent.lock())
     }
 
-    /// Another member says something.
-    pub(super) fn hear(&self, from: MemberId, message: Message) {
+    /// Delivers a message from a peer.
+    pub(super) fn deliver(&self, from: MemberId, message: Message) {
         let message = Message { from, to: self.stages.server().local(), ..message };
         self.stages.server().receive(message).unwrap();
     }
 
-    /// The disk of the log does not answer from here on.
+    /// Makes the disk of the log hang from now on.
     pub(super) fn hang_log(&mut self) {
         self.log_hangs = true;
         self.stages.hang_log(true);
     }
 
-    /// Whether it shows that the log is at its disk, while that hangs in the midst of a turn.
+    /// Returns whether the log is reported as busy while its disk hangs during a turn.
     pub(super) fn is_busy_in_a_hanging_log(&mut self) -> bool {
         let (server, disk) = (self.server(), self.disk.clone());
         disk.hang();
         let before = disk.calls().writes;
         std::thread::scope(|scope| {
             scope.spawn(|| self.stages.turn(Stage::Log));
-            // What was written is synced next.
-            testkit::waiting::wait_until("the disk is written", || disk.calls().writes > before);
+            // The sync follows the write.
+            testkit::waiting::wait_until("the log writer writes to the disk", || {
+                disk.calls().writes > before
+            });
             let is_busy = server.log_busy_for().is_some();
             disk.heal();
             is_busy
         })
     }
 
-    /// A tick passes, and every stage has its turns.
+    /// Advances time by a tick and gives every stage four turns.
     pub(super) fn tick(&mut self) {
         self.clock.advance(self.stages.server().config().heartbeat);
         for _ in 0..4 {
@@ -148,22 +156,22 @@ impl Among {
         }
     }
 
-    /// The same, and others agree to some of what they are asked.
+    /// Advances time by a tick. Peers agree to the selected messages.
     pub(super) fn tick_agreeing(&mut self, agrees: impl Fn(&Message) -> bool) {
         self.tick();
         self.agree(agrees);
     }
 
-    /// Others agree to some of what they were asked.
+    /// Makes peers agree to the selected messages.
     pub(super) fn agree(&self, agrees: impl Fn(&Message) -> bool) {
         for message in self.sent().iter().filter(|message| agrees(message)) {
             if let Some(answer) = agreement(message) {
-                self.hear(message.to, answer);
+                self.deliver(message.to, answer);
             }
         }
     }
 
-    /// Is elected by all, who have all that it has.
+    /// Lets the member be elected by all peers, which have its whole log.
     pub(super) fn lead(&mut self) {
         let is_settled = |server: &Server| {
             let applied = server.state().applied().unwrap();
@@ -175,14 +183,14 @@ impl Among {
         self.tick_agreeing(|_| true);
     }
 
-    /// Follows another, in a term.
+    /// Makes the member a follower of a peer in a term.
     pub(super) fn follow(&mut self, leader: MemberId, term: Term) {
-        self.hear(leader, heartbeat(term, Index::ZERO));
+        self.deliver(leader, heartbeat(term, Index::ZERO));
         self.tick();
         assert_eq!(self.stages.server().leader(), Some(leader));
     }
 
-    /// Proposes to put a value of so many bytes.
+    /// Proposes a put with a value of `bytes` bytes.
     pub(super) fn put(&self, bytes: usize) -> Proposal<AppliedReply<PutResult>> {
         let put = pb::PutRequest {
             key: "key".into(),
@@ -192,7 +200,7 @@ impl Among {
         self.stages.server().propose(put).unwrap()
     }
 
-    /// The database as it is, and the message that goes before it.
+    /// Returns the current database with its snapshot message.
     pub(super) fn snapshot(&self) -> (Message, Vec<u8>) {
         let (state, mut image) = (self.stages.server().state(), Vec::new());
         state.backend.snapshot_to(&mut image).unwrap();
@@ -205,13 +213,13 @@ impl Among {
         (Message { term, snapshot: Some(Box::new(snapshot)), ..message }, image)
     }
 
-    /// What consensus says of itself.
+    /// Returns the raft status.
     pub(super) fn status(&mut self) -> raft::Status {
         let server = self.server();
         let mut status = Box::pin(server.raft_status());
         assert!(poll(&mut status).is_none());
         self.stages.turn(Stage::Raft);
-        poll(&mut status).expect("it is told at once").unwrap()
+        poll(&mut status).expect("the raft loop answers at once").unwrap()
     }
 }
 
@@ -219,7 +227,7 @@ pub(super) fn heartbeat(term: Term, commit: Index) -> Message {
     Message { term, commit, ..Message::new(MessageType::MsgHeartbeat, MemberId(0)) }
 }
 
-/// What a member that has nothing against it answers.
+/// Returns the positive response to a message.
 fn agreement(message: &Message) -> Option<Message> {
     let kind = match message.kind {
         MessageType::MsgPreVote => MessageType::MsgPreVoteResp,

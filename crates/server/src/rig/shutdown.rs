@@ -1,4 +1,4 @@
-//! However a member ends, everybody who waits is told.
+//! Every end of a member completes all waiters.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use env::{Fault, SeededRandom, SimClock, SimDisk};
 use types::Index;
 
 use super::clients::{Clients, Pending, poll};
+use super::scenario::{assert_refuses_requests, small};
 use super::stages::{Platform, Stage, Stages};
-use super::story::{assert_serves_nobody, small};
 use crate::config::ServerConfig;
 use crate::error::Error;
 use crate::lifecycle::StopReason;
@@ -18,7 +18,7 @@ use crate::server::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A member with clients that wait for all that can be waited for.
+/// A member with clients and futures of every kind that can wait.
 struct Rig {
     machine: Platform,
     stages: Stages,
@@ -29,7 +29,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A member that leads.
+    /// Returns a member that leads.
     fn new(config: ServerConfig) -> Rig {
         let machine = Platform { disk: SimDisk::new(0), clock: SimClock::default() };
         let mut stages = Stages::boot(&machine, config).unwrap();
@@ -43,44 +43,44 @@ impl Rig {
         Rig { machine, stages, clients, random, waiting, stopped }
     }
 
-    fn ask(&mut self, count: usize) {
-        (0..count).for_each(|_| self.clients.ask(self.stages.server(), &mut self.random));
+    fn submit(&mut self, count: usize) {
+        (0..count).for_each(|_| self.clients.submit(self.stages.server(), &mut self.random));
     }
 
     fn turns(&mut self, stages: &[Stage]) {
         stages.iter().for_each(|stage| self.stages.turn(*stage));
     }
 
-    /// Has something at each place on the way: applied, committed, in the log, proposed.
+    /// Leaves requests in every stage: applied, committed, in the log, proposed.
     fn fill(&mut self) {
         use Stage::{Apply, Log, Raft};
         for way in [&[Raft, Log, Raft, Apply][..], &[Raft, Log, Raft], &[Raft, Log], &[Raft], &[]] {
-            self.ask(3);
+            self.submit(3);
             self.turns(way);
         }
         self.waiting.iter_mut().for_each(|waiting| assert_eq!(poll(waiting), None));
         assert_eq!(poll(&mut self.stopped), None);
     }
 
-    /// The raft loop learns of the end, and everybody else of it.
-    fn assert_all_told(mut self, reason: &str) -> Platform {
+    /// Checks that the raft loop ends and all waiters fail, with this reason for the stop.
+    fn assert_all_failed(mut self, reason: &str) -> Platform {
         self.stages.turn(Stage::Raft);
-        assert!(self.stages.is_over(), "the raft loop goes on");
-        let found = poll(&mut self.stopped).expect("whoever waits for the end is told");
+        assert!(self.stages.is_over(), "the raft loop has not ended");
+        let found = poll(&mut self.stopped).expect("the future of the end completes");
         assert!(found.to_string().starts_with(reason), "{found}");
         for waiting in &mut self.waiting {
             assert_eq!(poll(waiting), Some(Err(Error::Stopped)));
         }
         let server = self.stages.server().clone();
-        self.clients.listen(&server);
-        assert!(self.clients.is_everybody_told());
-        assert_serves_nobody(&server);
+        self.clients.poll_results(&server);
+        assert!(self.clients.is_idle());
+        assert_refuses_requests(&server);
         assert_eq!(self.stages.stop(), found, "the first reason counts");
         self.machine
     }
 }
 
-/// Everything that takes time, but requests: those are the clients'.
+/// Returns one future of each kind that waits, besides requests.
 fn waiting(server: &Server) -> Vec<Pending> {
     let [one, two] = [(); 2].map(|()| server.clone());
     vec![
@@ -89,7 +89,8 @@ fn waiting(server: &Server) -> Vec<Pending> {
     ]
 }
 
-/// Each entry is a transaction of the file, so that applying needs the disk.
+/// Returns a configuration in which each entry is a transaction of the file, so that applying needs
+/// the disk.
 fn eager() -> ServerConfig {
     let mut config = small();
     config.backend.pending_bytes_max = 0;
@@ -97,97 +98,97 @@ fn eager() -> ServerConfig {
 }
 
 #[test]
-fn a_log_that_cannot_be_written() {
+fn a_failed_log_write_fails_all_waiters() {
     let mut rig = Rig::new(small());
     rig.fill();
     rig.turns(&[Stage::Raft]);
     rig.machine.disk.fail_change(0, Fault::Eio);
     rig.turns(&[Stage::Log]);
-    rig.assert_all_told("write the log: ");
+    rig.assert_all_failed("write the log: ");
 }
 
 #[test]
-fn a_database_that_cannot_be_written_by_who_applies() {
+fn a_failed_apply_fails_all_waiters() {
     let mut rig = Rig::new(eager());
     rig.fill();
     rig.machine.disk.fail_change(0, Fault::Enospc);
     rig.turns(&[Stage::Apply]);
-    rig.assert_all_told("apply the log: ");
+    rig.assert_all_failed("apply the log: ");
 }
 
 #[test]
-fn a_database_that_cannot_be_committed() {
+fn a_failed_commit_fails_all_waiters() {
     let mut rig = Rig::new(small());
     rig.fill();
     rig.machine.disk.fail_change(0, Fault::Eio);
     rig.turns(&[Stage::Commit]);
-    rig.assert_all_told("commit to the database: ");
+    rig.assert_all_failed("commit to the database: ");
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_taken() {
+fn a_failed_snapshot_fails_all_waiters() {
     let mut config = small();
     config.snapshot_count = 10;
     let mut rig = Rig::new(config);
     while rig.stages.applied_since_start() < 20 {
-        rig.ask(3);
+        rig.submit(3);
         rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     }
     rig.fill();
-    // So that it is the file that cannot be written, and not the database.
+    // Commits first, so that writing the snapshot file fails, not the database.
     rig.turns(&[Stage::Commit]);
     rig.machine.disk.fail_change(0, Fault::Eio);
     rig.turns(&[Stage::Snapshot]);
-    rig.assert_all_told("take a snapshot: snap: ");
+    rig.assert_all_failed("take a snapshot: snap: ");
 }
 
 #[test]
-fn a_compaction_that_cannot_go_on() {
+fn a_failed_compaction_fails_all_waiters() {
     let mut rig = Rig::new(eager());
     while rig.stages.server().state().store.compacted() < 5 {
-        rig.ask(3);
+        rig.submit(3);
         rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     }
     rig.fill();
     rig.machine.disk.fail_change(0, Fault::Eio);
     (0..50).for_each(|_| rig.turns(&[Stage::Compact]));
-    rig.assert_all_told("compact: ");
+    rig.assert_all_failed("compact: ");
 }
 
-/// And the member that starts again comes to it again, rather than to pass it by.
+/// A restarted member stops at the same entry, instead of skipping it.
 #[test]
-fn an_entry_that_makes_no_sense() {
+fn an_invalid_entry_fails_all_waiters() {
     let mut rig = Rig::new(small());
     rig.fill();
     let (data, since) = (Bytes::from_static(b"\xff"), rig.stages.server().now());
     rig.stages.server().inner.raft.push(Event::Propose { id: 1, data, since, leader_term: None });
     rig.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
     let why = "apply the log: entry ";
-    let machine = rig.assert_all_told(why);
+    let machine = rig.assert_all_failed(why);
     let mut again = Stages::boot(&machine, small()).unwrap();
     while !again.is_over() {
         again.turn_all();
-        assert!(!again.is_settled(), "it serves");
+        assert!(!again.is_settled(), "the member must not serve");
     }
     assert!(again.stop().to_string().starts_with(why));
 }
 
 #[test]
-fn a_member_that_was_removed() {
+fn the_removal_of_the_member_fails_all_waiters() {
     let mut rig = Rig::new(small());
     rig.fill();
     let inner = &rig.stages.server().inner;
     inner.lifecycle.stop_at(inner.context.now() + SECOND, StopReason::Removed);
     rig.turns(&[Stage::Timers]);
-    assert!(!rig.stages.server().is_stopping(), "not yet");
+    assert!(!rig.stages.server().is_stopping(), "stops only after a delay");
     rig.machine.clock.advance(SECOND);
     rig.turns(&[Stage::Timers]);
-    rig.assert_all_told("the member has been permanently removed");
+    rig.assert_all_failed("the member has been permanently removed");
 }
 
-/// As when it has panicked, and is unwound.
+/// As after a panic of the loop, which drops it.
 #[test]
-fn a_raft_loop_that_is_gone() {
+fn dropping_the_raft_loop_fails_all_waiters() {
     let mut rig = Rig::new(small());
     rig.fill();
     let Rig { stages, mut clients, waiting, .. } = rig;
@@ -196,7 +197,7 @@ fn a_raft_loop_that_is_gone() {
     for mut waiting in waiting {
         assert_eq!(poll(&mut waiting), Some(Err(Error::Stopped)));
     }
-    clients.listen(&server);
-    assert!(clients.is_everybody_told());
-    assert_serves_nobody(&server);
+    clients.poll_results(&server);
+    assert!(clients.is_idle());
+    assert_refuses_requests(&server);
 }

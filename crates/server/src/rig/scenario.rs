@@ -1,4 +1,4 @@
-//! What a member goes through, from a seed.
+//! Scenarios: runs of a member, generated from a seed.
 
 use env::{Fault, SeededRandom, SimClock, SimDisk};
 use proto::etcdserverpb::PutRequest;
@@ -14,20 +14,20 @@ use crate::error::Error;
 use crate::lifecycle::StopReason;
 use crate::server::Server;
 
-/// Rounds in which every stage has a turn, after which a member must have done all there is to do.
+/// The maximum number of rounds, with a turn of every stage each, until a member is idle.
 const ROUNDS_MAX: usize = 200;
-/// What is asked of a member that has started again, to see that it serves.
-const ASKED_AFTER: usize = 3;
+/// The number of requests that check that a restarted member serves.
+const REQUESTS_AFTER_START: usize = 3;
 
-/// What a member is to go through.
+/// A scenario.
 #[derive(Clone, Copy)]
-pub(super) struct Story {
+pub(super) struct Scenario {
     pub(super) seed: u64,
     pub(super) steps: usize,
 }
 
-impl Story {
-    /// How the member behaves. Whatever happens seldom elsewhere happens often here.
+impl Scenario {
+    /// Returns the configuration of the member. Events that are rare in practice are frequent here.
     pub(super) fn config(&self) -> ServerConfig {
         let mut random = SeededRandom::new(!self.seed);
         let mut config = small();
@@ -35,7 +35,7 @@ impl Story {
         config.snapshot_catchup_entries = random.below(2) * 4;
         config.initial_election_tick_advance = random.chance(3, 4);
         if random.chance(1, 2) {
-            // Its first entry is longer than what a disk writes whole.
+            // The first entry is longer than a disk writes atomically.
             let urls = vec![format!("http://{}:2380", "host".repeat(200))];
             config.initial_cluster.insert(config.name.clone(), urls.clone());
             config.peer_urls = urls;
@@ -47,15 +47,16 @@ impl Story {
         config
     }
 
-    /// Goes through it on a disk, until the end or until the member has ended by itself.
-    pub(super) fn tell(&self, disk: &SimDisk) -> Run {
+    /// Runs the scenario on a disk, to its end or until the member stops by itself.
+    pub(super) fn run_on(&self, disk: &SimDisk) -> Run {
         let mut run = Run::new(*self, disk);
-        run.end = run.go();
+        run.end = run.run_all();
         run
     }
 }
 
-/// A member with small pages, few files and short steps, so that a story goes through many of each, and a cut has little to copy.
+/// Returns a configuration with small pages, few files and short steps, so that a scenario uses
+/// many of each and a power cut has little to copy.
 pub(super) fn small() -> ServerConfig {
     let mut config = ServerConfig::new("default", "/data");
     (config.max_snapshots, config.max_wals) = (2, 1);
@@ -67,54 +68,62 @@ pub(super) fn small() -> ServerConfig {
     config
 }
 
-/// How far a story has come.
+/// The progress of a scenario.
 pub(super) struct Run {
     machine: Platform,
-    story: Story,
+    scenario: Scenario,
     random: SeededRandom,
     pub(super) clients: Clients,
     stages: Option<Stages>,
-    /// The most entries that were applied between two starts.
+    /// The maximum number of entries applied between two starts.
     pub(super) applied_max: u64,
-    pub(super) end: End,
+    pub(super) end: RunEnd,
 }
 
-/// How a story ends.
+/// The end of a run.
 #[derive(Debug)]
-pub(super) enum End {
-    /// As it should.
-    Well,
+pub(super) enum RunEnd {
+    /// The scenario was completed.
+    Completed,
     /// The member could not be started.
     NotStarted(StartError),
-    /// It had to stop.
+    /// The member had to stop.
     Stopped(StopReason),
 }
 
 impl Run {
-    pub(super) fn new(story: Story, disk: &SimDisk) -> Run {
+    pub(super) fn new(scenario: Scenario, disk: &SimDisk) -> Run {
         let machine = Platform { disk: disk.clone(), clock: SimClock::default() };
-        let (random, clients) = (SeededRandom::new(story.seed), Clients::new());
-        Run { machine, story, random, clients, stages: None, applied_max: 0, end: End::Well }
+        let (random, clients) = (SeededRandom::new(scenario.seed), Clients::new());
+        Run {
+            machine,
+            scenario,
+            random,
+            clients,
+            stages: None,
+            applied_max: 0,
+            end: RunEnd::Completed,
+        }
     }
 
-    /// Another one, of a member that has ended, with clients who know the same.
+    /// Returns another run of a member that has ended, with clients of the same knowledge.
     pub(super) fn fork(&self) -> Run {
-        let Run { machine, story, random, clients, .. } = self;
-        assert!(clients.is_everybody_told(), "somebody still waits");
+        let Run { machine, scenario, random, clients, .. } = self;
+        assert!(clients.is_idle(), "requests are still pending");
         let (machine, random, clients) = (machine.clone(), random.clone(), clients.fork());
-        Run { machine, random, clients, ..Run::new(*story, &self.machine.disk) }
+        Run { machine, random, clients, ..Run::new(*scenario, &self.machine.disk) }
     }
 
-    /// Goes through all of it.
-    fn go(&mut self) -> End {
-        match self.go_on(self.story.steps) {
-            Err(error) => End::NotStarted(error),
+    /// Runs all steps.
+    fn run_all(&mut self) -> RunEnd {
+        match self.run_steps(self.scenario.steps) {
+            Err(error) => RunEnd::NotStarted(error),
             Ok(()) => self.finish(),
         }
     }
 
-    /// Starts, and goes on for some steps, or until the member has ended.
-    pub(super) fn go_on(&mut self, steps: usize) -> Result<(), StartError> {
+    /// Starts the member and runs some steps, or until the member has ended.
+    pub(super) fn run_steps(&mut self, steps: usize) -> Result<(), StartError> {
         self.start()?;
         for _ in 0..steps {
             if self.stages().is_over() {
@@ -135,9 +144,9 @@ impl Run {
         let config = stages.server().config();
         let (heartbeat, request_timeout) = (config.heartbeat, config.request_timeout());
         match random.below(100) {
-            0..24 => (0..=random.below(4)).for_each(|_| clients.ask(stages.server(), random)),
+            0..24 => (0..=random.below(4)).for_each(|_| clients.submit(stages.server(), random)),
             24..26 => clients.read(stages.server()),
-            26..28 => clients.glance(stages.server()),
+            26..28 => clients.read_local(stages.server()),
             28..46 => stages.turn(Stage::Raft),
             46..60 => stages.turn(Stage::Log),
             60..72 => stages.turn(Stage::Apply),
@@ -146,16 +155,16 @@ impl Run {
             83..86 => stages.turn(Stage::Commit),
             86..92 => stages.turn(Stage::Prepare),
             92..94 => stages.purge(),
-            // Longer than anybody waits.
+            // Longer than the request timeout.
             94 if random.chance(1, 3) => machine.clock.advance(request_timeout),
             95 if random.chance(1, 4) => return self.restart(),
             _ => machine.clock.advance(heartbeat),
         }
-        clients.listen(stages.server());
+        clients.poll_results(stages.server());
         Ok(())
     }
 
-    /// Ends in good order, or as if killed; and starts again. No power is lost.
+    /// Stops or kills the member and starts it again, without a power cut.
     fn restart(&mut self) -> Result<(), StartError> {
         if self.random.chance(1, 2) {
             self.stop();
@@ -165,9 +174,9 @@ impl Run {
         self.start()
     }
 
-    /// Starts the member, and looks at what it finds, unless it ends before that can be told.
+    /// Starts the member and checks its recovered state, unless it ends before.
     fn start(&mut self) -> Result<(), StartError> {
-        let stages = Stages::boot(&self.machine, self.story.config())?;
+        let stages = Stages::boot(&self.machine, self.scenario.config())?;
         self.clients.assert_opened(&stages.server().state());
         self.stages = Some(stages);
         if self.settle() {
@@ -175,7 +184,7 @@ impl Run {
             assert_eq!(
                 stages.applied(),
                 stages.server().applied(),
-                "in the database and beside it"
+                "applied index in the database and in memory"
             );
             self.clients.recover(stages.server());
             self.assert_members();
@@ -183,7 +192,7 @@ impl Run {
         Ok(())
     }
 
-    /// Consensus and the state machine agree about who is a member.
+    /// Checks that consensus and the state machine have the same members.
     fn assert_members(&mut self) {
         let server = self.stages().server().clone();
         let mut status = Box::pin(server.raft_status());
@@ -195,113 +204,117 @@ impl Run {
         assert_eq!((conf.voters, conf.learners), (voters, learners));
     }
 
-    /// Lets the member come to rest as the leader. False if it ends instead.
+    /// Runs rounds until the member is an idle leader. Returns false if it ends instead.
     fn settle(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             if self.stages().is_over() {
                 return false;
             }
             let is_settled = self.stages().is_settled();
-            // Once more, so that consensus has heard of it too: until then it would let requests pass changes of members.
+            // One more round lets consensus learn of the applied index. Until then, it would let
+            // requests overtake conf changes.
             self.round();
             if is_settled {
                 return !self.stages().is_over();
             }
         }
-        panic!("it does not come to rest");
+        panic!("the member is not idle after {ROUNDS_MAX} rounds");
     }
 
-    /// Lets everything happen that waits to happen, and a tick of time pass.
+    /// Gives every stage a turn and advances time by a tick.
     pub(super) fn round(&mut self) {
         let stages = self.stages.as_mut().expect("it was started");
         stages.turn_all();
-        self.clients.listen(stages.server());
+        self.clients.poll_results(stages.server());
         self.machine.clock.advance(stages.server().config().heartbeat);
     }
 
-    /// Lets everybody be told. False if the member ends instead, which tells them too.
-    fn tell_everybody(&mut self) -> bool {
+    /// Runs rounds until all requests complete. Returns false if the member ends instead, which
+    /// completes them too.
+    fn complete_requests(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
-            if self.stages().is_over() || self.clients.is_everybody_told() {
+            if self.stages().is_over() || self.clients.is_idle() {
                 return !self.stages().is_over();
             }
             self.round();
         }
-        panic!("somebody is never told");
+        panic!("requests are still pending after {ROUNDS_MAX} rounds");
     }
 
-    /// Lets everybody be told, and ends.
-    pub(super) fn finish(&mut self) -> End {
-        self.tell_everybody();
+    /// Completes all requests and stops the member.
+    pub(super) fn finish(&mut self) -> RunEnd {
+        self.complete_requests();
         match self.stop() {
-            StopReason::Requested => End::Well,
-            other => End::Stopped(other),
+            StopReason::Requested => RunEnd::Completed,
+            other => RunEnd::Stopped(other),
         }
     }
 
-    /// Ends the member in good order.
+    /// Shuts the member down in order.
     pub(super) fn stop(&mut self) -> StopReason {
-        let stages = self.ended();
+        let stages = self.take_stages();
         let server = stages.server().clone();
         let reason = stages.stop();
-        self.clients.listen(&server);
-        assert!(self.clients.is_everybody_told(), "stopped because of: {reason}");
-        assert_serves_nobody(&server);
+        self.clients.poll_results(&server);
+        assert!(self.clients.is_idle(), "stopped because of: {reason}");
+        assert_refuses_requests(&server);
         reason
     }
 
-    /// Ends the member as the system does it.
+    /// Drops the member, as if the process was killed.
     pub(super) fn kill(&mut self) {
-        let stages = self.ended();
+        let stages = self.take_stages();
         let server = stages.server().clone();
         drop(stages);
-        self.clients.listen(&server);
-        assert!(self.clients.is_everybody_told(), "killed");
-        assert_serves_nobody(&server);
+        self.clients.poll_results(&server);
+        assert!(self.clients.is_idle(), "killed");
+        assert_refuses_requests(&server);
     }
 
-    fn ended(&mut self) -> Stages {
+    fn take_stages(&mut self) -> Stages {
         let stages = self.stages.take().expect("it was started");
         self.applied_max = self.applied_max.max(stages.applied_since_start());
         stages
     }
 
-    /// Goes on until the power goes, soon, and to what that leaves.
+    /// Runs the scenario until a power cut at a random change, and continues with the remaining
+    /// disk.
     pub(super) fn lose_power(&mut self, random: &mut SeededRandom) {
         const CHANGES_MAX: u64 = 300;
         self.machine.disk.fail_change(random.below(CHANGES_MAX), Fault::Crash);
-        // Whether it could be started or not: the power is gone.
-        let _ = self.go_on(self.story.steps);
+        // The result does not matter: the power is cut.
+        let _ = self.run_steps(self.scenario.steps);
         if self.stages.is_some() {
             self.kill();
         }
         self.machine.disk = self.machine.disk.power_cut(random.next());
     }
 
-    /// Starts the member from what is on a disk: it must serve.
+    /// Starts the member from a disk and checks that it serves.
     pub(super) fn assert_serves(&mut self, disk: SimDisk) {
         self.machine.disk = disk;
         self.assert_serves_now();
     }
 
-    /// Starts the member: it must serve.
+    /// Starts the member and checks that it serves.
     pub(super) fn assert_serves_now(&mut self) {
         self.start().unwrap();
-        let before = self.clients.told.acknowledged;
+        let before = self.clients.stats.acknowledged;
         let stages = self.stages.as_mut().expect("it was just started");
-        (0..ASKED_AFTER).for_each(|_| self.clients.ask(stages.server(), &mut self.random));
+        (0..REQUESTS_AFTER_START)
+            .for_each(|_| self.clients.submit(stages.server(), &mut self.random));
         self.clients.read(stages.server());
         assert!(
-            self.tell_everybody(),
-            "it ended: {}",
+            self.complete_requests(),
+            "the member stopped: {}",
             self.stages().server().inner.lifecycle.reason()
         );
-        assert_eq!(self.clients.told.acknowledged, before + ASKED_AFTER);
+        assert_eq!(self.clients.stats.acknowledged, before + REQUESTS_AFTER_START);
     }
 }
 
-/// Whoever comes when all is over is turned away at once.
-pub(super) fn assert_serves_nobody(server: &Server) {
+/// Checks that a stopped member refuses all requests at once.
+pub(super) fn assert_refuses_requests(server: &Server) {
     let stopped = Some(Err(Error::Stopped));
     assert_eq!(poll(&mut Box::pin(server.linearizable())), stopped);
     assert_eq!(poll(&mut Box::pin(server.sleep(server.config().heartbeat))), stopped);
