@@ -5,7 +5,7 @@
 //!   wal       the log writer             watch        the catch-up of unsynced watchers
 //!   apply     the applier                background   the periodic tasks of a member
 //!   commit    the committer              snapshot     snapshots
-//!   scrub     the search for bit rot     timer        timers
+//!   scrub     the scrub of the database  timer        timers
 //!   pool-…, long-…, password-…           the worker pools
 //! ```
 //!
@@ -256,7 +256,7 @@ fn spawn_commit(lifecycle: &Arc<Lifecycle>, backend: &Backend) -> io::Result<Com
 
 fn spawn_scrub(lifecycle: &Arc<Lifecycle>, backend: &Backend) -> io::Result<ScrubThread> {
     let lifecycle = Arc::clone(lifecycle);
-    let panicked = move |panic: &str| lifecycle.fail("look for bit rot", &panic);
+    let panicked = move |panic: &str| lifecycle.fail("scrub the database", &panic);
     ScrubThread::spawn_with_callback(backend, SCRUB_PAGES_DEFAULT, SCRUB_INTERVAL_DEFAULT, panicked)
 }
 

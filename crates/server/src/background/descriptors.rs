@@ -39,7 +39,7 @@ impl Descriptors {
         Descriptors { server, every, has_failed: false }
     }
 
-    fn look(&mut self) {
+    fn check(&mut self) {
         let (metrics, disk) = (self.server.metrics(), &*self.server.inner.context.disk);
         let Some(used) = or_warn(used(disk), "failed to get file descriptor usage") else {
             self.has_failed = true;
@@ -60,7 +60,7 @@ impl Descriptors {
 impl BackgroundTask for Descriptors {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.has_failed && self.every.is_due(now) {
-            self.look();
+            self.check();
         }
         if self.has_failed { NEVER } else { self.every.next() }
     }

@@ -16,9 +16,9 @@ use crate::pipeline::raft_loop::Event;
 use crate::server::Server;
 
 /// The time to wait for connections. Later than that, skipping ticks gains nothing.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which connections are checked.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of peers that must be connected.
 const ACTIVE_MIN: usize = 2;
 /// The ticks that are not skipped, so that a leader can be heard.
@@ -36,18 +36,18 @@ impl FirstElection {
     pub(super) fn new(server: Server) -> Option<FirstElection> {
         let config = server.config();
         let is_wanted = config.initial_election_tick_advance && config.election_ticks > TICKS_LEFT;
-        let until = server.now() + PATIENCE;
+        let until = server.now() + CONNECT_TIMEOUT;
         is_wanted.then_some(FirstElection { server, until })
     }
 
-    fn others(&self) -> usize {
+    fn peer_count(&self) -> usize {
         self.server.state().cluster.now().ids().filter(|id| *id != self.server.local()).count()
     }
 
-    fn active(&self) -> usize {
+    fn active_peer_count(&self) -> usize {
         let (members, local) = (self.server.state().cluster.now(), self.server.local());
-        let others = members.ids().filter(|id| *id != local);
-        others.filter(|id| self.server.transport().active_since(*id).is_some()).count()
+        let peers = members.ids().filter(|id| *id != local);
+        peers.filter(|id| self.server.transport().active_since(*id).is_some()).count()
     }
 
     fn advance(&self, active: usize) {
@@ -72,15 +72,15 @@ impl BackgroundTask for FirstElection {
             self.until = Duration::ZERO;
             return NEVER;
         }
-        if self.others() < ACTIVE_MIN {
+        if self.peer_count() < ACTIVE_MIN {
             return self.until;
         }
         if !self.server.inner.raft.participates() {
-            return now + LOOK;
+            return now + CHECK_INTERVAL;
         }
-        let active = self.active();
+        let active = self.active_peer_count();
         if active < ACTIVE_MIN {
-            return now + LOOK;
+            return now + CHECK_INTERVAL;
         }
         self.advance(active);
         self.until = Duration::ZERO;

@@ -71,7 +71,7 @@ impl Leases {
     }
 
     /// Asks the lessor for expired leases and due checkpoints.
-    fn look(&mut self, now: Duration) {
+    fn take_due(&mut self, now: Duration) {
         if !self.server.is_leader() || planted_bug::is_planted(PlantedBug::NeverExpire) {
             return;
         }
@@ -158,9 +158,9 @@ impl Leases {
 impl BackgroundTask for Leases {
     fn turn(&mut self, now: Duration) -> Duration {
         self.collect();
-        let may_look = !self.confirming.is_pending() && self.backlog.is_empty();
-        if may_look && self.every.is_due(now) {
-            self.look(now);
+        let may_take = !self.confirming.is_pending() && self.backlog.is_empty();
+        if may_take && self.every.is_due(now) {
+            self.take_due(now);
         }
         if let Some(confirmed) = self.confirming.poll() {
             self.on_confirmed(&confirmed);

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::Server;
-use corruption::{Others, PeerHashes};
+use corruption::{ClusterPeers, PeerHashes};
 pub(crate) use publish::Published;
 
 /// The interval at which versions are compared.
@@ -67,8 +67,8 @@ pub(crate) struct BackgroundTasks {
 impl BackgroundTasks {
     /// Creates the tasks that the configuration enables.
     pub(crate) fn new(server: Server) -> BackgroundTasks {
-        let others = Arc::new(Others(server.clone()));
-        BackgroundTasks::with_peers(server, others)
+        let peers = Arc::new(ClusterPeers(server.clone()));
+        BackgroundTasks::with_peers(server, peers)
     }
 
     fn with_peers(server: Server, peers: Arc<dyn PeerHashes>) -> BackgroundTasks {

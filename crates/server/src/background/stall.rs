@@ -39,7 +39,7 @@ use crate::server::Server;
 /// The duration from which a write to the log counts as stalled.
 const STALL_MIN: Duration = Duration::from_secs(1);
 /// The interval between checks.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Server {
     /// Returns how long the current write to the log has been waiting for the disk, if that exceeds
@@ -122,7 +122,7 @@ impl BackgroundTask for Stall {
             }
             (Some(_), Some(_)) | (None, None) => {}
         }
-        now + if self.transfer.status.is_pending() { POLL } else { LOOK }
+        now + if self.transfer.status.is_pending() { POLL } else { CHECK_INTERVAL }
     }
 }
 

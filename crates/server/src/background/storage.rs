@@ -26,14 +26,14 @@ pub(super) struct StorageVersion {
     every: Interval,
     /// The cluster version at the last turn.
     seen: Option<Version>,
-    moving: PendingTask<()>,
+    migrating: PendingTask<()>,
 }
 
 impl StorageVersion {
     pub(super) fn new(server: Server) -> StorageVersion {
         let every = Interval::after(MONITOR_VERSION_INTERVAL, server.now());
         let seen = server.state().cluster.now().version();
-        StorageVersion { server, every, seen, moving: PendingTask::default() }
+        StorageVersion { server, every, seen, migrating: PendingTask::default() }
     }
 
     fn has_changed(&mut self) -> bool {
@@ -44,21 +44,21 @@ impl StorageVersion {
 
 impl BackgroundTask for StorageVersion {
     fn turn(&mut self, now: Duration) -> Duration {
-        if !self.moving.is_pending() {
+        if !self.migrating.is_pending() {
             let (has_changed, is_due) = (self.has_changed(), self.every.is_due(now));
             if has_changed || is_due {
                 // On the worker pool, since the write may have to wait for the disk.
-                self.moving.begin_blocking(&self.server, follow);
+                self.migrating.begin_blocking(&self.server, follow_cluster_version);
                 self.every.restart(now);
             }
         }
-        self.moving.poll();
-        if self.moving.is_pending() { now + POLL } else { self.every.next() }
+        self.migrating.poll();
+        if self.migrating.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 
 /// Migrates the database if its version differs from the cluster version.
-pub(super) fn follow(server: &Server) {
+pub(super) fn follow_cluster_version(server: &Server) {
     let state = server.state();
     let cluster = state.cluster.now();
     let Some(target) = cluster.version().filter(|version| *version != OLDEST) else { return };
@@ -71,7 +71,7 @@ pub(super) fn follow(server: &Server) {
     if let Ok(current) = current {
         tracing::info!(cluster_version = %target, storage_version = %current, "cluster version differs from storage version.");
     }
-    if let Err(error) = move_to(server, &state, current.ok(), target) {
+    if let Err(error) = migrate_to(server, &state, current.ok(), target) {
         tracing::error!(cluster_version = %target, %error, "failed to update storage version");
         return;
     }
@@ -84,7 +84,7 @@ pub(super) fn follow(server: &Server) {
     }
 }
 
-fn move_to(
+fn migrate_to(
     server: &Server,
     state: &StateMachine,
     current: Option<Version>,

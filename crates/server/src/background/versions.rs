@@ -93,13 +93,13 @@ impl ClusterVersion {
 
     fn begin(&mut self) {
         if self.server.is_leader() {
-            self.deciding.begin(look(self.server.clone()));
+            self.deciding.begin(update_cluster_version(self.server.clone()));
         }
     }
 }
 
 /// Asks members for their versions and proposes the resulting cluster version.
-async fn look(server: Server) {
+async fn update_cluster_version(server: Server) {
     let running = servers(&server).await;
     // The answers may have taken long.
     if !server.is_leader() {
@@ -189,7 +189,7 @@ impl DowngradeEnd {
         (!interval.is_zero()).then(|| DowngradeEnd { server, every, ended: PendingTask::default() })
     }
 
-    fn look(&mut self) {
+    fn begin_check(&mut self) {
         let is_going_on = self.server.state().cluster.now().downgrade().enabled;
         if self.server.is_leader() && is_going_on {
             self.ended.begin(end_downgrade(self.server.clone()));
@@ -229,7 +229,7 @@ fn warn_of_mismatch(running: &[(MemberId, Option<Version>)], target: &str) {
 impl BackgroundTask for DowngradeEnd {
     fn turn(&mut self, now: Duration) -> Duration {
         if !self.ended.is_pending() && self.every.is_due(now) {
-            self.look();
+            self.begin_check();
         }
         if let Some(Err(error)) = self.ended.poll() {
             tracing::warn!(%error, "failed to cancel downgrade");

@@ -21,7 +21,7 @@ use crate::state::{Config, StateMachine};
 use sync::Notify;
 
 /// The time to wait for a database that another process holds before logging a warning.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The size that a message may have in addition to the largest request.
 const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
@@ -104,7 +104,7 @@ fn open_file(
         config.bolt.lock_timeout = lock_timeout;
         Backend::open(disk, clock, path, config)
     };
-    match open(Some(LOCK_PATIENCE)) {
+    match open(Some(LOCK_TIMEOUT)) {
         Err(OpenError::Open(backend::FileError::Locked { .. })) => {
             tracing::warn!(
                 path = %path.display(),

@@ -93,12 +93,12 @@ fn with_collector(rig: &Rig) -> Registry {
 
 fn set_version(rig: &mut Rig, ver: &str) {
     let set = proto::membershippb::ClusterVersionSetRequest { ver: ver.to_owned() };
-    rig.done(&InternalRaftRequest { cluster_version_set: Some(set), ..header() });
+    rig.apply_ok(&InternalRaftRequest { cluster_version_set: Some(set), ..header() });
 }
 
 fn alarm(rig: &mut Rig, action: i32) {
     let alarm = Some(pb::AlarmRequest { action, member_id: 0xab, alarm: 1 });
-    rig.done(&InternalRaftRequest { alarm, ..header() });
+    rig.apply_ok(&InternalRaftRequest { alarm, ..header() });
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn collected_values_match_the_state() {
     rig.put("b");
     rig.put("a");
     let lease_grant = Some(pb::LeaseGrantRequest { id: 7, ttl: 60 });
-    rig.done(&InternalRaftRequest { lease_grant, ..header() });
+    rig.apply_ok(&InternalRaftRequest { lease_grant, ..header() });
     let registry = with_collector(&rig);
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [

@@ -26,12 +26,12 @@ fn enable_auth(rig: &mut Rig) {
         options,
         ..pb::AuthUserAddRequest::default()
     });
-    rig.done(&InternalRaftRequest { auth_user_add, ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_user_add, ..header() });
     let (user, role) = ("root".to_owned(), "root".to_owned());
     let auth_user_grant_role = Some(pb::AuthUserGrantRoleRequest { user, role });
-    rig.done(&InternalRaftRequest { auth_user_grant_role, ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_user_grant_role, ..header() });
     let auth_enable = Some(pb::AuthEnableRequest {});
-    rig.done(&InternalRaftRequest { auth_enable, ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_enable, ..header() });
 }
 
 /// An overloaded member does not spend time on authentication.

@@ -17,7 +17,7 @@ const TERM: Term = Term(5);
 #[test]
 fn a_member_that_lost_log_entries_stops() {
     let mut member = MemberWithPeers::new(1, 3, |_| {});
-    let leader = member.others[0];
+    let leader = member.peers[0];
     member.follow(leader, TERM);
     member.sent();
     member.deliver(leader, heartbeat(TERM, Index(100)));
@@ -35,7 +35,7 @@ fn is_conf_change_proposal(message: &Message) -> bool {
 
 /// Follows the leader for some ticks. Returns the number of conf changes forwarded to the leader.
 fn forwarded_conf_changes(member: &mut MemberWithPeers, ticks: u32) -> usize {
-    let leader = member.others[0];
+    let leader = member.peers[0];
     let mut forwarded = 0;
     for _ in 0..ticks {
         member.deliver(leader, heartbeat(TERM, Index::ZERO));
@@ -51,7 +51,7 @@ fn forwarded_conf_changes(member: &mut MemberWithPeers, ticks: u32) -> usize {
 #[test]
 fn a_lost_conf_change_blocks_later_ones_only_until_its_timeout() {
     let mut member = MemberWithPeers::new(1, 3, |_| {});
-    let leader = member.others[0];
+    let leader = member.peers[0];
     member.follow(leader, TERM);
     let server = member.server();
     let (mut lost, mut next) = {
@@ -114,7 +114,7 @@ fn a_member_votes_and_appends_while_it_applies_a_snapshot() {
     member.deliver(from, append);
     assert!(acknowledged(&log(&mut member), index.next()));
 
-    let other = member.others.iter().copied().find(|id| *id != from).unwrap();
+    let other = member.peers.iter().copied().find(|id| *id != from).unwrap();
     let vote = Message::new(MessageType::MsgVote, server.local());
     let (next, context) = (Term(term.0 + 1), "CampaignTransfer".into());
     let vote = Message { term: next, index: index.next(), log_term: term, context, ..vote };
@@ -145,7 +145,7 @@ fn during_initial_check() -> MemberWithPeers {
     let vote = Message::new(MessageType::MsgVote, MemberId(0));
     let vote = Message { term: TERM, index: Index(3), log_term: Term(1), ..vote };
     for _ in 0..50 {
-        member.deliver(member.others[0], vote.clone());
+        member.deliver(member.peers[0], vote.clone());
         member.tick();
     }
     assert!(member.sent().is_empty(), "it neither votes nor campaigns");
@@ -159,7 +159,7 @@ fn a_member_joins_consensus_only_after_its_initial_check() {
     let (hash, _) = member.server().state().store.hash_kv(0).unwrap();
     member.set_peer_hash(hash);
     (0..3).for_each(|_| member.tick());
-    member.follow(member.others[0], TERM);
+    member.follow(member.peers[0], TERM);
 }
 
 #[test]

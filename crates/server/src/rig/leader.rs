@@ -40,7 +40,7 @@ fn unapplied_entries_of_a_leader_without_a_quorum_are_bounded() {
 
     let entries = vec![Entry::normal(vec![b'v'; 600].into())];
     let forwarded = Message { entries, ..Message::new(MessageType::MsgProp, MemberId(0)) };
-    leader.deliver(leader.others[0], forwarded);
+    leader.deliver(leader.peers[0], forwarded);
     let mut fourth = leader.put(100);
     leader.tick();
     assert!(poll(&mut fourth).is_none(), "a small put is accepted");
@@ -60,7 +60,7 @@ fn unapplied_entries_of_a_leader_without_a_quorum_are_bounded() {
 fn stalled(of: usize) -> MemberWithPeers {
     let mut leader = MemberWithPeers::new(1, of, |_| {});
     leader.lead();
-    for (number, id) in leader.others.iter().enumerate() {
+    for (number, id) in leader.peers.iter().enumerate() {
         leader.connect(*id, Duration::from_secs(10 - number as u64));
     }
     leader.hang_log();
@@ -90,7 +90,7 @@ fn transferees(
 #[test]
 fn a_leader_with_a_hanging_disk_transfers_to_the_peer_with_the_longest_log() {
     let mut leader = stalled(5);
-    let ahead = leader.others[1];
+    let ahead = leader.peers[1];
     let mut put = leader.put(10);
     let agrees =
         |message: &Message| message.kind == MessageType::MsgHeartbeat || message.to == ahead;
@@ -102,7 +102,7 @@ fn a_leader_with_a_hanging_disk_transfers_to_the_peer_with_the_longest_log() {
 #[test]
 fn a_leader_with_a_hanging_disk_tries_each_peer_in_turn() {
     let mut leader = stalled(3);
-    let (longest, other) = (leader.others[1], leader.others[0]);
+    let (longest, other) = (leader.peers[1], leader.peers[0]);
     let tried = transferees(&mut leader, 100, |_| true);
     assert!(tried.len() >= 3, "{tried:?}");
     assert_eq!(tried[..3], [longest, other, longest]);
@@ -115,7 +115,7 @@ fn a_leader_with_a_hanging_disk_stays_if_its_peers_form_no_quorum() {
     let mut of_two = stalled(2);
     assert!(transferees(&mut of_two, 60, |_| true).is_empty());
     let mut of_three = stalled(3);
-    let (there, away) = (of_three.others[0], of_three.others[1]);
+    let (there, away) = (of_three.peers[0], of_three.peers[1]);
     of_three.disconnect(away);
     assert!(transferees(&mut of_three, 60, |message| message.to == there).is_empty());
 }

@@ -62,7 +62,7 @@ pub(super) struct MemberWithPeers {
     pub(super) clock: SimClock,
     pub(super) disk: SimDisk,
     /// The ids of the peers, in order.
-    pub(super) others: Vec<MemberId>,
+    pub(super) peers: Vec<MemberId>,
     wire: Arc<RecordingTransport>,
     log_hangs: bool,
 }
@@ -90,8 +90,8 @@ impl MemberWithPeers {
         let stages = Stages::boot(config, machine, Arc::clone(&wire) as _).unwrap();
         let local = stages.server().local();
         let members = stages.server().state().cluster.now();
-        let others = members.ids().filter(|id| *id != local).collect();
-        MemberWithPeers { stages, clock, disk, others, wire, log_hangs: false }
+        let peers = members.ids().filter(|id| *id != local).collect();
+        MemberWithPeers { stages, clock, disk, peers, wire, log_hangs: false }
     }
 
     pub(super) fn server(&self) -> Server {

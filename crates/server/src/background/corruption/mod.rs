@@ -47,18 +47,18 @@ pub(crate) struct PeerHash {
 
 /// The peers according to the membership at the time of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Others(pub(crate) Server);
+pub(crate) struct ClusterPeers(pub(crate) Server);
 
-impl PeerHashes for Others {
+impl PeerHashes for ClusterPeers {
     fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
         Box::pin(self.ask(revision))
     }
 }
 
-impl Others {
+impl ClusterPeers {
     /// Sends all requests at once and then awaits the answers.
     async fn ask(&self, revision: i64) -> Vec<PeerHash> {
-        let Others(server) = self;
+        let ClusterPeers(server) = self;
         let (transport, within) = (server.transport(), server.config().request_timeout());
         let members = server.state().cluster.now();
         let others = members.members().filter(|member| member.id != server.local());
@@ -254,7 +254,7 @@ async fn check_compactions(server: Server, peers: Arc<dyn PeerHashes>, checked: 
     for own in unchecked {
         count += 1;
         let peers = peers.at(own.revision).await;
-        if !peers.is_empty() && !goes_on(&server, own, &peers, &mut agreed) {
+        if !peers.is_empty() && !should_check_older(&server, own, &peers, &mut agreed) {
             break;
         }
     }
@@ -263,7 +263,12 @@ async fn check_compactions(server: Server, peers: Arc<dyn PeerHashes>, checked: 
 }
 
 /// Returns whether to check the next older compaction.
-fn goes_on(server: &Server, own: &KeyValueHash, peers: &[PeerHash], agreed: &mut i64) -> bool {
+fn should_check_older(
+    server: &Server,
+    own: &KeyValueHash,
+    peers: &[PeerHash],
+    agreed: &mut i64,
+) -> bool {
     let (revision, compact_revision) = (own.revision, own.compact_revision);
     match compare(server.local(), own, peers) {
         Compared::Same => {

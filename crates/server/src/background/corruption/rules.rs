@@ -23,7 +23,7 @@ pub(super) struct Own {
 
 impl Own {
     /// Returns whether the hash changed at the same revision and compaction.
-    fn differs_from_itself(&self) -> bool {
+    fn changed_at_same_revision(&self) -> bool {
         let Own { before, after, .. } = self;
         before.revision == after.revision
             && before.compact_revision == after.compact_revision
@@ -31,10 +31,10 @@ impl Own {
     }
 }
 
-/// Returns the first member that is corrupt. Others are found by the next check.
+/// Returns the first member that is corrupt. The next check finds others.
 pub(super) fn corrupt_member(own: &Own, peers: &[PeerHash]) -> Option<MemberId> {
     let Own { before, after, .. } = own;
-    if own.differs_from_itself() {
+    if own.changed_at_same_revision() {
         tracing::warn!(
             revision_1 = before.revision,
             compact_revision_1 = before.compact_revision,

@@ -63,7 +63,7 @@ fn alarms(rig: &mut Rig) -> Vec<u64> {
 
 fn compact(rig: &mut Rig, revision: i64) {
     let compaction = Some(pb::CompactionRequest { revision, physical: false });
-    rig.done(&InternalRaftRequest { compaction, ..header() });
+    rig.apply_ok(&InternalRaftRequest { compaction, ..header() });
     let state = rig.server.state();
     while state.store.turn_compaction().unwrap() != mvcc::CompactionTurn::Idle {}
 }
@@ -71,11 +71,17 @@ fn compact(rig: &mut Rig, revision: i64) {
 #[test]
 fn a_check_without_peers_finds_nothing() {
     let mut rig = leader();
-    block_on(check_all_keys(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
-    block_on(initial_check(rig.server.clone(), Arc::new(Others(rig.server.clone())))).unwrap();
+    block_on(check_all_keys(rig.server.clone(), Arc::new(ClusterPeers(rig.server.clone()))))
+        .unwrap();
+    block_on(initial_check(rig.server.clone(), Arc::new(ClusterPeers(rig.server.clone()))))
+        .unwrap();
     compact(&mut rig, 2);
     assert_eq!(
-        block_on(check_compactions(rig.server.clone(), Arc::new(Others(rig.server.clone())), 0)),
+        block_on(check_compactions(
+            rig.server.clone(),
+            Arc::new(ClusterPeers(rig.server.clone())),
+            0
+        )),
         0
     );
     assert!(alarms(&mut rig).is_empty());
@@ -156,7 +162,7 @@ fn a_member_with_another_compaction_hash_gets_the_alarm() {
 #[test]
 fn only_the_leader_compares_and_only_if_enabled() {
     let rig = Rig::new();
-    let peers: Arc<dyn PeerHashes> = Arc::new(Others(rig.server.clone()));
+    let peers: Arc<dyn PeerHashes> = Arc::new(ClusterPeers(rig.server.clone()));
     assert!(AllKeys::new(rig.server.clone(), Arc::clone(&peers)).is_none());
     assert!(Compactions::new(rig.server.clone(), peers).is_none());
 

@@ -110,7 +110,7 @@ fn a_revision_that_a_client_compacted_counts_as_success() {
     let (mut rig, mut task) = rig(AutoCompaction::Periodic(60 * MINUTE));
     assert!(run(&mut rig, &mut *task, 9, 6 * MINUTE).is_empty());
     let compaction = Some(pb::CompactionRequest { revision: 5, physical: false });
-    rig.done(&InternalRaftRequest { compaction, ..header() });
+    rig.apply_ok(&InternalRaftRequest { compaction, ..header() });
     let compacted = run(&mut rig, &mut *task, 11, 6 * MINUTE);
     assert_eq!(compacted, [(1, 1), (11, 10)], "refused as compacted; next after an hour");
 }

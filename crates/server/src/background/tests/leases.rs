@@ -6,7 +6,7 @@ use super::*;
 
 fn grant(rig: &mut Rig, id: i64, ttl: i64) {
     let lease_grant = Some(pb::LeaseGrantRequest { id, ttl });
-    rig.done(&InternalRaftRequest { lease_grant, ..header() });
+    rig.apply_ok(&InternalRaftRequest { lease_grant, ..header() });
 }
 
 fn revoked(requests: &[InternalRaftRequest]) -> Vec<i64> {
@@ -53,7 +53,7 @@ fn leadership_is_confirmed_before_anything_is_revoked() {
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(60 * SECOND);
     leases.turn(now);
-    rig.look();
+    rig.take_events();
     assert_eq!((rig.proposed.len(), rig.reads.len()), (0, 1));
     rig.reads.pop().unwrap().send(Err(Error::LeaderChanged)).unwrap();
     leases.turn(now);
@@ -61,7 +61,7 @@ fn leadership_is_confirmed_before_anything_is_revoked() {
     // The lessor hands the lease out again, and this time leadership is confirmed.
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
-    rig.look();
+    rig.take_events();
     rig.reads.pop().unwrap().send(Ok(())).unwrap();
     leases.turn(now);
     assert_eq!(revoked(&rig.take_proposed()), [7]);
@@ -76,7 +76,7 @@ fn no_lease_is_revoked_if_leadership_is_lost_during_confirmation() {
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(60 * SECOND);
     leases.turn(now);
-    rig.look();
+    rig.take_events();
     rig.follow();
     rig.reads.pop().unwrap().send(Ok(())).unwrap();
     leases.turn(now);
@@ -107,11 +107,11 @@ fn a_failed_revoke_is_retried_and_never_proposed_twice_at_once() {
     let mut leases = Leases::new(rig.server.clone());
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
-    rig.look();
+    rig.take_events();
     assert_eq!(rig.proposed.len(), 1);
     let now = rig.advance(10 * SECOND);
     leases.turn(now);
-    rig.look();
+    rig.take_events();
     assert_eq!(rig.proposed.len(), 1, "the first revoke is still pending");
     rig.fail_all(&Error::Timeout);
     leases.turn(now);
@@ -155,13 +155,13 @@ fn enable_auth(rig: &mut Rig) {
     let name = || "root".to_owned();
     let options = Some(proto::authpb::UserAddOptions { no_password: true });
     let user = pb::AuthUserAddRequest { name: name(), options, ..Default::default() };
-    rig.done(&InternalRaftRequest { auth_user_add: Some(user), ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_user_add: Some(user), ..header() });
     let role = pb::AuthRoleAddRequest { name: name() };
-    rig.done(&InternalRaftRequest { auth_role_add: Some(role), ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_role_add: Some(role), ..header() });
     let granted = pb::AuthUserGrantRoleRequest { user: name(), role: name() };
-    rig.done(&InternalRaftRequest { auth_user_grant_role: Some(granted), ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_user_grant_role: Some(granted), ..header() });
     let auth_enable = Some(pb::AuthEnableRequest {});
-    rig.done(&InternalRaftRequest { auth_enable, ..header() });
+    rig.apply_ok(&InternalRaftRequest { auth_enable, ..header() });
 }
 
 fn grant_as_root(rig: &mut Rig, id: i64, ttl: i64) {
@@ -169,5 +169,5 @@ fn grant_as_root(rig: &mut Rig, id: i64, ttl: i64) {
     request.lease_grant = Some(pb::LeaseGrantRequest { id, ttl });
     let root = rig.server.state().auth.root_info();
     root.write_to(request.header.as_mut().unwrap());
-    rig.done(&request);
+    rig.apply_ok(&request);
 }

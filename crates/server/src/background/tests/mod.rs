@@ -105,7 +105,7 @@ impl Rig {
     }
 
     /// Takes proposals and reads from the queue of the raft loop.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn take_events(&mut self) {
         let mut events = Vec::new();
         self.server.inner.raft.queue.take(&mut events);
         for event in events {
@@ -121,13 +121,13 @@ impl Rig {
 
     /// Takes the requests that were proposed since the last call.
     pub(super) fn take_proposed(&mut self) -> Vec<InternalRaftRequest> {
-        self.look();
+        self.take_events();
         self.proposed.drain(..).map(|(_, request)| request).collect()
     }
 
     /// Applies all proposals and completes their waiters.
     pub(super) fn complete_all(&mut self) -> Vec<InternalRaftRequest> {
-        self.look();
+        self.take_events();
         let proposed = std::mem::take(&mut self.proposed);
         for (id, request) in &proposed {
             let answer = self.apply(request);
@@ -138,7 +138,7 @@ impl Rig {
 
     /// Fails all proposals.
     pub(crate) fn fail_all(&mut self, error: &Error) {
-        self.look();
+        self.take_events();
         for (id, _) in std::mem::take(&mut self.proposed) {
             self.server.inner.proposals.pending.complete(id, Err(error.clone()));
         }
@@ -165,16 +165,16 @@ impl Rig {
     }
 
     /// Applies a request that must succeed.
-    pub(crate) fn done(&mut self, request: &InternalRaftRequest) -> Reply {
+    pub(crate) fn apply_ok(&mut self, request: &InternalRaftRequest) -> Reply {
         match self.apply(request) {
             AppliedProposal::Request { result, .. } => result.unwrap(),
-            AppliedProposal::ConfChange(_) => panic!("a request"),
+            AppliedProposal::ConfChange(_) => panic!("expected the result of a request"),
         }
     }
 
     pub(crate) fn put(&mut self, key: &str) {
         let put = pb::PutRequest { key: key.to_owned().into(), ..pb::PutRequest::default() };
-        self.done(&InternalRaftRequest { put: Some(put), ..header() });
+        self.apply_ok(&InternalRaftRequest { put: Some(put), ..header() });
     }
 }
 
@@ -236,7 +236,7 @@ mod all {
         let mut rig = Rig::new();
         rig.follow();
         let decided = proto::membershippb::ClusterVersionSetRequest { ver: "3.7.0".to_owned() };
-        rig.done(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
+        rig.apply_ok(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
         let mut tasks = BackgroundTasks::new(rig.server.clone());
         let now = rig.now();
         tasks.turn(now);

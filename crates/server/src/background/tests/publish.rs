@@ -1,13 +1,13 @@
 //! A member retries its publication until it is applied.
 
 use super::super::BackgroundTask as _;
-use super::super::corruption::Others;
+use super::super::corruption::ClusterPeers;
 use super::super::publish::Publish;
 use super::*;
 use sync::oneshot;
 
 fn publish(rig: &Rig) -> Publish {
-    Publish::new(rig.server.clone(), Arc::new(Others(rig.server.clone())))
+    Publish::new(rig.server.clone(), Arc::new(ClusterPeers(rig.server.clone())))
 }
 
 #[test]

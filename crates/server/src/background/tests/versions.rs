@@ -7,17 +7,17 @@ use proto::walpb::Snapshot;
 use wal::Wal;
 
 use super::super::BackgroundTask as _;
-use super::super::storage::follow;
+use super::super::storage::follow_cluster_version;
 use super::super::versions::{ClusterVersion, DowngradeEnd};
 use super::*;
 
 fn set_version(rig: &mut Rig, ver: &str) {
-    rig.done(&version_request(ver));
+    rig.apply_ok(&version_request(ver));
 }
 
 fn set_downgrade(rig: &mut Rig, ver: &str) {
     let downgrade_info_set = Some(DowngradeInfoSetRequest { enabled: true, ver: ver.to_owned() });
-    rig.done(&InternalRaftRequest { downgrade_info_set, ..header() });
+    rig.apply_ok(&InternalRaftRequest { downgrade_info_set, ..header() });
 }
 
 fn add_member(rig: &Rig, id: u64) {
@@ -89,7 +89,7 @@ fn a_failed_version_proposal_is_retried() {
     for _ in 0..2 {
         let now = rig.advance(4 * SECOND);
         task.turn(now);
-        rig.look();
+        rig.take_events();
         assert_eq!(rig.proposed.len(), 1);
         rig.fail_all(&Error::Timeout);
         assert_eq!(task.turn(now), now + 4 * SECOND);
@@ -146,13 +146,13 @@ fn the_downgrade_check_is_off_with_a_zero_interval() {
 #[test]
 fn the_storage_version_follows_the_cluster_version() {
     let mut rig = Rig::new();
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), None, "no cluster version yet");
     set_version(&mut rig, "3.0.0");
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 5)), "counts as undecided");
     set_version(&mut rig, "3.7.0");
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
 }
 
@@ -189,7 +189,7 @@ fn newer_request() -> InternalRaftRequest {
 fn downgrading() -> Rig {
     let mut rig = Rig::new();
     set_version(&mut rig, "3.7.0");
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     set_downgrade(&mut rig, "3.6.0");
     set_version(&mut rig, "3.6.0");
     rig
@@ -203,18 +203,18 @@ fn stored(rig: &Rig) -> Option<Version> {
 fn the_database_is_downgraded_once_the_older_release_can_read_the_log() {
     let rig = downgrading();
     let mut log = begin_log(&rig, &[newer_request(), version_request("3.6.0")]);
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)), "3.6 could not read the log");
     let conf_state = Some(proto::raftpb::ConfState::default());
     let snapshot = Snapshot { index: Some(2), term: Some(2), conf_state };
     log.save_snapshot(&snapshot).unwrap();
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 6)), "the snapshot made that entry unnecessary");
 }
 
 #[test]
 fn the_database_is_not_downgraded_if_the_log_cannot_be_read() {
     let rig = downgrading();
-    follow(&rig.server);
+    follow_cluster_version(&rig.server);
     assert_eq!(stored(&rig), Some(Version::new(3, 7)));
 }

@@ -51,7 +51,7 @@ impl FullMember {
 
     /// Applies all proposed requests, and returns them.
     fn apply(&mut self) -> Vec<InternalRaftRequest> {
-        self.rig.look();
+        self.rig.take_events();
         let proposed = std::mem::take(&mut self.rig.proposed);
         let requests: Vec<_> = proposed.into_iter().map(|(_, request)| request).collect();
         let entries = requests.iter().map(|request| {
@@ -149,7 +149,7 @@ fn database_with_scheduled_compaction() -> (Vec<u8>, Index) {
     let mut rig = Rig::new();
     (0..10).for_each(|_| rig.put("a"));
     let compaction = pb::CompactionRequest { revision: 8, ..pb::CompactionRequest::default() };
-    rig.done(&InternalRaftRequest { compaction: Some(compaction), ..header() });
+    rig.apply_ok(&InternalRaftRequest { compaction: Some(compaction), ..header() });
     let (state, mut image) = (rig.server.state(), Vec::new());
     state.backend.snapshot_to(&mut image).unwrap();
     (image, state.applied().unwrap().0)
