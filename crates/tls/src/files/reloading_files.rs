@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every handshake examines the files, which costs a system call each, so no change is missed. It
-//! reads them only if they have changed or are [recent](crate::files::file_stamps::FileStamps::is_recent).
+//! reads them only if they have changed or were changed recently (`FileStamps::is_recent`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
