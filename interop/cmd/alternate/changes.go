@@ -17,11 +17,12 @@ import (
 const (
 	root         = "root"
 	rootPassword = "pw"
-	// storageVersion is that of the files of etcd 3.7.
+	// storageVersion is the storage version that etcd 3.7 writes.
 	storageVersion = "3.7.0"
 )
 
-// change does in a turn what leaves traces everywhere. First it undoes what stands in the way.
+// change alters every kind of state in one turn. It first clears alarms and disables auth, which
+// would block the other steps.
 func (p *play) change(ctx context.Context) error {
 	for _, step := range []struct {
 		name string
@@ -51,7 +52,7 @@ func (p *play) change(ctx context.Context) error {
 	return nil
 }
 
-// changeKeys puts and deletes, one by one and in transactions.
+// changeKeys puts and deletes keys, in single requests and in transactions.
 func (p *play) changeKeys(ctx context.Context) error {
 	random := workload.SeededRound(p.seed, p.turns)
 	key := func() string { return fmt.Sprintf("key/%03d", random.Next()%200) }
@@ -83,7 +84,8 @@ func (p *play) changeKeys(ctx context.Context) error {
 // firstLease is larger than the lease ids of the initial directories.
 const firstLease = 1 << 20
 
-// changeLeases grants some, which stay, and revokes one of an earlier turn.
+// changeLeases grants leases that outlive the turn, renews one lease of the previous turn and
+// revokes another.
 func (p *play) changeLeases(ctx context.Context) error {
 	lease := pb.NewLeaseClient(p.client.ActiveConnection())
 	for i := range 3 {
@@ -106,7 +108,8 @@ func (p *play) changeLeases(ctx context.Context) error {
 	return errors.Join(renewErr, revokeErr)
 }
 
-// changeUsers makes a user and a role for each turn, and takes those of the last one apart.
+// changeUsers adds a user and a role in each turn, and deletes users and roles of earlier turns
+// step by step.
 func (p *play) changeUsers(ctx context.Context) error {
 	user, role := fmt.Sprintf("user-%d", p.turns), fmt.Sprintf("role-%d", p.turns)
 	var errs [8]error
@@ -123,7 +126,7 @@ func (p *play) changeUsers(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// changeMembers adds a learner that never comes, or removes it.
+// changeMembers adds a learner that is never started, or removes it.
 func (p *play) changeMembers(ctx context.Context) error {
 	if p.learner != 0 {
 		_, err := p.client.MemberRemove(ctx, p.learner)
@@ -137,7 +140,7 @@ func (p *play) changeMembers(ctx context.Context) error {
 	return err
 }
 
-// compact keeps the last hundred revisions, if there are that many, and fewer if no more are left.
+// compact keeps the last 100 revisions, or compacts one revision more if fewer are left.
 func (p *play) compact(ctx context.Context) error {
 	now, err := p.client.Get(ctx, "x")
 	if err != nil {
@@ -152,19 +155,18 @@ func (p *play) defragment(ctx context.Context) error {
 	return err
 }
 
-// upToDate waits until the files say which version they are of, which servers see to when they find
-// the time.
+// upToDate waits until the storage version is current; servers update it in the background.
 func (p *play) upToDate(ctx context.Context) error {
-	return cluster.Until(ctx, "the version of the files", func(ctx context.Context) error {
+	return cluster.Until(ctx, "the storage version", func(ctx context.Context) error {
 		state, err := p.client.Status(ctx, p.cluster.Members[0].Endpoint())
 		if err == nil && state.StorageVersion != storageVersion {
-			err = fmt.Errorf("it is %q", state.StorageVersion)
+			err = fmt.Errorf("the storage version is %q", state.StorageVersion)
 		}
 		return err
 	})
 }
 
-// authOn makes root first, if this is the first time.
+// authOn enables auth, and creates root if it does not exist.
 func (p *play) authOn(ctx context.Context) error {
 	all, err := p.client.UserList(ctx)
 	if err != nil {
@@ -196,7 +198,7 @@ func (p *play) authOff(ctx context.Context) error {
 	return p.login()
 }
 
-// alarm is left for the next server to find. Nothing can be written after it.
+// alarm raises NOSPACE for the next server to find. It comes last, since it blocks writes.
 func (p *play) alarm(ctx context.Context) error {
 	_, err := pb.NewMaintenanceClient(p.client.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
 		Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE, MemberID: p.cluster.Members[0].ID,

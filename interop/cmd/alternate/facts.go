@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// facts is all that a server knows and another must know after it: each kind of thing as lines of
-// text.
+// facts is the state of a server that the next one must find unchanged: per kind of state, a list
+// of text lines.
 type facts struct {
-	// revision is when keys were like that.
+	// revision is the revision at which the keys were read.
 	revision  int64
 	compacted int64
 	sections  []section
-	// values are the keys at that revision.
+	// values holds the keys at that revision.
 	values map[string]string
 }
 
@@ -34,13 +34,13 @@ type section struct {
 	forgotten bool
 }
 
-// patience is how long a server may take to tell all it knows.
+// patience bounds the time to read all facts of a server.
 const patience = 30 * time.Second
 
-// present has keys told as they are.
+// present stands for the current revision.
 const present = 0
 
-// facts asks the server for everything, with keys and their history as they were at a revision.
+// facts reads all state from the server, with keys and history as of the given revision.
 func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -70,10 +70,10 @@ func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
 	return f, nil
 }
 
-// shown is how many lines of a difference are printed.
+// shown is the number of printed lines per difference.
 const shown = 5
 
-// same tells where other facts differ.
+// same returns the differences between two sets of facts as an error.
 func (f *facts) same(other *facts) error {
 	var all []error
 	for i, s := range f.sections {
@@ -84,14 +84,14 @@ func (f *facts) same(other *facts) error {
 	return errors.Join(all...)
 }
 
-// forget has these compare with anything: older servers cannot tell them.
+// forget excludes sections from the comparison, because older servers do not report them.
 func (f *facts) forget(names ...string) {
 	for i, s := range f.sections {
 		f.sections[i].forgotten = slices.Contains(names, s.name)
 	}
 }
 
-// missing are the first of the lines that others are without.
+// missing returns the first lines that others lacks, with their number.
 func missing(lines, others []string) string {
 	text, count := "", 0
 	for _, line := range lines {
@@ -118,8 +118,7 @@ func (f *facts) keys(ctx context.Context, p *play) ([]string, error) {
 	return append(texts(all.Kvs), fmt.Sprintf("revision %d", f.revision)), nil
 }
 
-// longest is how much of a value is kept in a line. What is beyond it has its length there, and is
-// in the hash.
+// longest is the number of value bytes in a line. The length and the hash cover the rest.
 const longest = 40
 
 func texts(kvs []*mvccpb.KeyValue) []string {
@@ -135,11 +134,11 @@ func text(kv *mvccpb.KeyValue) string {
 		kv.Version, kv.Lease, len(kv.Value), kv.Value[:min(len(kv.Value), longest)])
 }
 
-// hashes are of the revision and of some before, as far back as they are kept.
+// hashes returns HashKV of the revision and of some earlier ones that are not compacted.
 func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 	var lines []string
 	for _, back := range []int64{0, 1, 7, 40} {
-		// Of the compacted revision itself, newer servers alone have a hash.
+		// Only newer servers have a hash of the compacted revision itself.
 		if f.revision-back < 1 || back > 0 && f.revision-back <= f.compacted {
 			break
 		}
@@ -150,9 +149,9 @@ func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Older servers do not say of which revision it is.
+		// Older servers leave HashRevision empty.
 		if of := hash.HashRevision; of != 0 && of != f.revision-back {
-			return nil, fmt.Errorf("asked for revision %d, and got one of %d", f.revision-back, of)
+			return nil, fmt.Errorf("requested the hash of revision %d, got revision %d", f.revision-back, of)
 		}
 		f.compacted = hash.CompactRevision
 		lines = append(lines, fmt.Sprintf("%d of revision %d, compacted %d", hash.Hash, f.revision-back, hash.CompactRevision))
@@ -160,10 +159,10 @@ func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-// firstRevision is that of a store in which nothing has been written.
+// firstRevision is the revision of an empty store.
 const firstRevision = 1
 
-// history is every event up to the revision that is kept, as a watcher gets them.
+// history returns all retained events up to the revision, as a watcher receives them.
 func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -190,10 +189,10 @@ func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 			return lines, nil
 		}
 	}
-	return nil, errors.New("the watch ended before its time")
+	return nil, errors.New("the watch ended before the last revision")
 }
 
-// past is what the keys were at some revisions.
+// past returns the keys at some earlier revisions.
 func (f *facts) past(ctx context.Context, p *play) ([]string, error) {
 	var lines []string
 	for _, revision := range []int64{f.compacted, f.compacted + 10, f.revision - 20, f.revision - 1} {
@@ -223,7 +222,7 @@ func leases(ctx context.Context, p *play) ([]string, error) {
 			return nil, err
 		}
 		if left.TTL > left.GrantedTTL || left.TTL <= 0 {
-			return nil, fmt.Errorf("lease %x has %d left of %d", lease.ID, left.TTL, left.GrantedTTL)
+			return nil, fmt.Errorf("lease %x has %d s left of %d s", lease.ID, left.TTL, left.GrantedTTL)
 		}
 		slices.SortFunc(left.Keys, func(a, b []byte) int { return cmp.Compare(string(a), string(b)) })
 		lines = append(lines, fmt.Sprintf("%x granted %d keys %q", lease.ID, left.GrantedTTL, left.Keys))
@@ -259,7 +258,7 @@ func roles(ctx context.Context, p *play) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What root may do is not written down; newer servers say it nevertheless.
+		// The permissions of root are not stored, but newer servers report them.
 		if name == root {
 			role.Perm = nil
 		}
@@ -295,7 +294,7 @@ func alarms(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-// members are the same but for where clients reach them, which is elsewhere each time.
+// members returns the member list without client URLs, which differ on every start.
 func members(ctx context.Context, p *play) ([]string, error) {
 	all, err := p.client.MemberList(ctx)
 	if err != nil {

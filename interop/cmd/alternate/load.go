@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// writers put one key after the other, until the server is killed when so many were acknowledged.
+	// writers is the number of concurrent clients. The server is killed after this many
+	// acknowledged puts in total.
 	writers       = 8
 	acknowledged  = 400
 	loadValueSize = 500
-	// loadPatience is how long that may take.
+	// loadPatience bounds the time until then.
 	loadPatience = time.Minute
 )
 
-// load is what was acknowledged when a server was killed.
+// load records the puts that were acknowledged before a server was killed.
 type load struct {
 	turn int
-	// counts is how many keys of each writer were.
+	// counts is the number of acknowledged keys per writer.
 	counts [writers]int
-	// revision is the highest that a client was told.
+	// revision is the highest revision in a response.
 	revision int64
 }
 
@@ -33,12 +34,12 @@ func (l *load) value(writer, i int) string {
 	return strings.Repeat(fmt.Sprintf("%d-%d ", writer, i), loadValueSize/8)
 }
 
-// killUnderLoad kills the server in the middle of writes, and keeps what it has promised.
+// killUnderLoad kills the server during writes and records the acknowledged ones.
 func (p *play) killUnderLoad(ctx context.Context) error {
 	l := &load{turn: p.turns}
 	var revisions [writers]int64
 	var group sync.WaitGroup
-	// A writer ends with the first error, of which there must be none before the kill.
+	// A writer ends at its first error, which must not occur before the kill.
 	ended := make(chan error, writers)
 	acks := make(chan struct{}, acknowledged)
 	loading, cancel := context.WithTimeout(ctx, loadPatience)
@@ -56,7 +57,7 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 				select {
 				case acks <- struct{}{}:
 				default:
-					// Enough of them. More are acknowledged until the last moment.
+					// The count is reached; the writer goes on until the kill.
 				}
 			}
 		})
@@ -80,25 +81,25 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	return errors.Join(err, p.closed())
 }
 
-// check looks for what was acknowledged, and for what was there before. A writer's next key may be
-// there too: it was on its way.
+// check verifies that all acknowledged puts and all earlier keys are present. One more key per
+// writer is allowed: that put was in flight.
 func (l *load) check(before, found *facts) error {
 	for key, value := range before.values {
 		if found.values[key] != value {
-			return fmt.Errorf("%s was %q before the load, and is %q", key, value, found.values[key])
+			return fmt.Errorf("%s was %q before the load, got %q", key, value, found.values[key])
 		}
 	}
 	if found.revision < l.revision {
-		return fmt.Errorf("revision %d, when %d had been acknowledged", found.revision, l.revision)
+		return fmt.Errorf("found revision %d, but %d was acknowledged", found.revision, l.revision)
 	}
 	for writer, count := range l.counts {
 		for i := range count {
 			if found.values[l.key(writer, i)] != l.value(writer, i) {
-				return fmt.Errorf("%s was acknowledged, and is %q", l.key(writer, i), found.values[l.key(writer, i)])
+				return fmt.Errorf("%s was acknowledged, but its value is %q", l.key(writer, i), found.values[l.key(writer, i)])
 			}
 		}
 		if _, there := found.values[l.key(writer, count+1)]; there {
-			return fmt.Errorf("%s, which was never written", l.key(writer, count+1))
+			return fmt.Errorf("found %s, which was never written", l.key(writer, count+1))
 		}
 	}
 	return nil

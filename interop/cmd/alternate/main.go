@@ -1,11 +1,15 @@
 // Alternate lets etcd and our server take turns on one data directory. Each checks the state that
 // the other left, changes every kind of state, and ends: stopped, killed, or killed under load.
 //
-//	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]                 on a new directory
-//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]       on a copy of one that is there, of which
-//	                                                                              the server that made it tells what it knows
-//	alternate -both-etcd ...                                                      etcd after etcd: nothing must be missed
-//	alternate -both-etcd -plant all                                               files are changed between two turns, which must be noticed
+//	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]
+//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]
+//	alternate -both-etcd ...
+//	alternate -both-etcd -plant all
+//
+// The first form starts with a new directory. With -from it starts with a copy of an existing one;
+// the server given by -before, which wrote it, is asked for its state first. With -both-etcd etcd
+// follows etcd, and no difference may be found. With -plant files are altered between two turns,
+// and every alteration must be detected.
 //
 // facts.go reads the state of a server, changes.go changes it.
 package main
@@ -27,7 +31,7 @@ import (
 
 type config struct {
 	theirs, ours *cluster.Binary
-	// before is the server that created the directory, if its state is to be read first.
+	// before is the server that wrote the directory, if its state is to be read first.
 	before     *cluster.Binary
 	from, name string
 	oursFirst  bool
@@ -43,12 +47,12 @@ func main() {
 	etcd := flag.String("etcd", "bin/etcd", "server to take turns with")
 	ours := flag.String("ours", "", "our server")
 	bothEtcd := flag.Bool("both-etcd", false, "take turns with another etcd instead")
-	plant := flag.String("plant", "", "change files in this way between two turns, or in all")
-	flag.StringVar(&c.from, "from", "", "directory to begin with a copy of; a new one if there is none")
-	before := flag.String("before", "", "server that made that directory")
+	plant := flag.String("plant", "", "name of a change to plant in the files between two turns, or all")
+	flag.StringVar(&c.from, "from", "", "directory to start with a copy of; empty for a new one")
+	before := flag.String("before", "", "server that wrote that directory")
 	flag.StringVar(&c.name, "name", "m1", "name of the member")
-	flag.BoolVar(&c.oursFirst, "ours-first", false, "our server begins")
-	flag.IntVar(&c.turns, "turns", 9, "how many turns there are")
+	flag.BoolVar(&c.oursFirst, "ours-first", false, "our server takes the first turn")
+	flag.IntVar(&c.turns, "turns", 9, "number of turns")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of the changes")
 	flag.Parse()
 	if (*ours == "") != *bothEtcd || flag.NArg() > 0 {

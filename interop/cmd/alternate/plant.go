@@ -13,26 +13,27 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// plant is a record that is taken out of a database, or changed, between two turns.
+// plant is a database record that is deleted or altered between two turns.
 type plant struct {
-	// finds is the kind of facts that must differ.
+	// finds is the section of facts that must differ.
 	finds  string
 	bucket string
 	spoil  func(*bolt.Bucket, []byte, []byte) error
-	// after is how the turns before it end.
+	// after lists how the turns before the change end.
 	after []ending
 }
 
 var (
-	// Of a second turn there are alarms.
+	// The second turn raises alarms.
 	calm = []ending{stopped, stopped}
-	// What was not loaded must be the same also after a load.
+	// Facts that the load does not touch must survive it too.
 	loaded = []ending{stopped, stopped, killedUnderLoad}
 )
 
 func remove(bucket *bolt.Bucket, key, _ []byte) error { return bucket.Delete(key) }
 
-// falsify changes the last byte of a record, which in a key is one of its value or its lease.
+// falsify flips a bit in the last byte of a record: in a key record, part of the value or of the
+// lease id.
 func falsify(bucket *bolt.Bucket, key, value []byte) error {
 	value = slices.Clone(value)
 	value[len(value)-1] ^= 1
@@ -50,8 +51,8 @@ var plants = []plant{
 	{"users", "authUsers", remove, loaded},
 }
 
-// findPlanted takes some turns for each plant, then changes the files, and has one more server look
-// at them.
+// findPlanted takes some turns for each plant, alters the files, and checks that the next server
+// finds the difference.
 func (c *config) findPlanted(ctx context.Context, name string) error {
 	found := 0
 	for _, plant := range plants {
@@ -64,9 +65,9 @@ func (c *config) findPlanted(ctx context.Context, name string) error {
 		found++
 	}
 	if found == 0 {
-		return fmt.Errorf("nothing planted that is called %q", name)
+		return fmt.Errorf("no plant is called %q", name)
 	}
-	log.Printf("planted %d changes of a file, and noticed each", found)
+	log.Printf("planted %d changes in files, and detected each", found)
 	return nil
 }
 
@@ -94,12 +95,12 @@ func (c *config) findOne(ctx context.Context, plant plant) error {
 	case err == nil:
 		return errors.New("the planted change was not detected")
 	case !strings.Contains(err.Error(), plant.finds+"\n"):
-		return fmt.Errorf("something else was noticed: %w", err)
+		return fmt.Errorf("a different change was detected: %w", err)
 	}
 	return nil
 }
 
-// in spoils the last record of the bucket.
+// in alters the last record of the bucket.
 func (plant plant) in(path string) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
 	if err != nil {
@@ -110,7 +111,7 @@ func (plant plant) in(path string) error {
 		bucket := tx.Bucket([]byte(plant.bucket))
 		key, value := bucket.Cursor().Last()
 		if key == nil {
-			return errors.New("an empty bucket")
+			return errors.New("the bucket is empty")
 		}
 		return plant.spoil(bucket, key, value)
 	})

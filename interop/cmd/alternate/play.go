@@ -13,12 +13,12 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// flags make snapshots and new log files frequent, elections quick and passwords cheap.
+// flags make snapshots and log segments frequent, elections quick and passwords cheap.
 var flags = []string{
 	"--heartbeat-interval=50", "--election-timeout=500", "--snapshot-count=50", "--snapshot-catchup-entries=5", "--bcrypt-cost=4",
 }
 
-// ending is how a server goes.
+// ending is the way in which a turn ends the server.
 type ending int
 
 const (
@@ -31,7 +31,7 @@ const (
 // kill the next server must recover them from the log.
 var uncommitted = []string{"--backend-batch-interval=1h", "--snapshot-count=100000"}
 
-// turnPatience is how long a turn may take.
+// turnPatience bounds the duration of a turn.
 const turnPatience = 3 * time.Minute
 
 // play is a data directory and the server that currently runs on it.
@@ -39,20 +39,20 @@ type play struct {
 	*config
 	data  string
 	turns int
-	// endings are how the turns end, from the first again after the last of them.
+	// endings are the endings of the turns, used in rotation.
 	endings []ending
 
 	cluster *cluster.Cluster
 	client  *clientv3.Client
-	// known is what the last server knew, before the load if it was killed under one. It is nil before
-	// the first turn.
+	// known holds the facts of the last server, from before the load if it was killed under load.
+	// It is nil before the first turn.
 	known *facts
-	// acked is what was acknowledged before a kill under load.
+	// acked holds the acknowledged puts of a kill under load.
 	acked  *load
 	loaded int
 	// locked is set while auth is enabled.
 	locked bool
-	// learner is a member that was added, or 0.
+	// learner is the id of an added learner, or 0.
 	learner uint64
 }
 
@@ -74,7 +74,7 @@ func (p *play) origin() string {
 	return " from " + p.from
 }
 
-// turn is one server's time on the directory.
+// turn runs one server on the directory, from start to end.
 func (p *play) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
@@ -94,7 +94,7 @@ func (p *play) turn(ctx context.Context) error {
 	return p.leave(p.ending())
 }
 
-// arrive starts a server and compares what it knows with what the last one knew.
+// arrive starts a server and compares its facts with those of the previous one.
 func (p *play) arrive(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
@@ -112,8 +112,8 @@ func (p *play) arrive(ctx context.Context) error {
 	return nil
 }
 
-// compare looks for differences from what was known. After a load, that is still known of the
-// revision before it.
+// compare reports differences from the known facts. After a load it compares the facts of the
+// revision before the load.
 func (p *play) compare(ctx context.Context, found *facts) error {
 	if p.acked == nil {
 		return p.known.same(found)
@@ -129,7 +129,7 @@ func (p *play) compare(ctx context.Context, found *facts) error {
 	return p.known.same(before)
 }
 
-// learn has the server that made the directory tell what it knows.
+// learn reads the facts from the server that wrote the directory.
 func (p *play) learn(ctx context.Context) error {
 	if p.before == nil {
 		return nil
@@ -163,7 +163,7 @@ func (p *play) start(ctx context.Context) error {
 	return p.begin(ctx)
 }
 
-// flags are those of this turn.
+// flags returns the flags of this turn.
 func (p *play) flags() []string {
 	if p.ending() == killed {
 		return slices.Concat(flags, uncommitted)
@@ -171,7 +171,7 @@ func (p *play) flags() []string {
 	return flags
 }
 
-// begin waits for the server.
+// begin waits until the server is ready.
 func (p *play) begin(ctx context.Context) error {
 	if err := p.cluster.Members[0].Ready(ctx); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (p *play) begin(ctx context.Context) error {
 	return p.login()
 }
 
-// login connects as a user who may read everything.
+// login connects as root if auth is enabled.
 func (p *play) login() error {
 	user, password := "", ""
 	if p.locked {
@@ -193,7 +193,7 @@ func (p *play) login() error {
 	return err
 }
 
-// leave ends the server.
+// leave ends the server in the given way.
 func (p *play) leave(how ending) error {
 	m := p.cluster.Members[0]
 	p.client.Close()

@@ -12,7 +12,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// auth makes users and roles of every sort, works under them, and turns auth off again.
+// auth creates all kinds of users and roles, sends requests as these users, and disables auth
+// again.
 func auth(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func grantPermissions(ctx context.Context, client *clientv3.Client, role string)
 	return nil
 }
 
-// asUser makes requests whose raft header names the user and the auth revision.
+// asUser sends requests whose raft header names the user and the auth revision.
 func asUser(ctx context.Context, client *clientv3.Client) error {
 	_, putErr := client.Put(ctx, "a", "by ann")
 	_, getErr := client.Get(ctx, "a")
@@ -97,7 +98,7 @@ func disableAuth(ctx context.Context, client *clientv3.Client) error {
 	})
 }
 
-// authStatus came with 3.5.
+// authStatus calls AuthStatus, which exists since 3.5.
 func authStatus(ctx context.Context, client *clientv3.Client) error {
 	_, err := client.AuthStatus(ctx)
 	if status.Code(err) == codes.Unimplemented {

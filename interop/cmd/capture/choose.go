@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// perLabel bounds how many messages of one variant are kept.
+	// perLabel bounds the number of kept messages per variant.
 	perLabel = 8
-	// bytesPerLabel bounds their size; the first is kept whatever its size.
+	// bytesPerLabel bounds their total size; the first message is kept whatever its size.
 	bytesPerLabel = 1400
 )
 
-// choice is a message to be written out.
+// choice is a message to write.
 type choice struct {
 	*sample
 	bytes []byte
@@ -26,9 +26,9 @@ func (c choice) heading() string {
 	return c.label + ", " + c.origin
 }
 
-// chosen picks the messages of a kind to keep. Variety comes first: one of
-// every outline, one of every shape, then the same shapes from other places,
-// then longer ones, until a variant has had its share.
+// chosen selects the messages of a kind. Variety comes first: one of every outline, one of every
+// shape, then the same shapes from other origins, then longer messages, until the variant reaches
+// its limit.
 func (k *kindSamples) chosen() []choice {
 	all := slices.SortedFunc(maps.Values(k.seen), func(a, b *sample) int { return cmp.Compare(a.first, b.first) })
 	p := picker{count: map[string]int{}, size: map[string]int{}, taken: map[string]bool{}}
@@ -46,14 +46,14 @@ func (k *kindSamples) chosen() []choice {
 	return p.chosen
 }
 
-// picker takes messages as long as their variant has room.
+// picker collects messages while their variant is below its limit.
 type picker struct {
 	chosen      []choice
 	count, size map[string]int
 	taken       map[string]bool
 }
 
-// takeNew takes the first of all that have the same key.
+// takeNew takes the first message for each key.
 func (p *picker) takeNew(all []*sample, key func(*sample) string) {
 	seen := map[string]bool{}
 	for _, one := range all {

@@ -19,7 +19,7 @@ import (
 	"bowline/interop/internal/wire"
 )
 
-// Numbers of the fields by which messages are told apart and found inside each other.
+// Numbers of the fields that tell message types apart or contain other messages.
 const (
 	messageType   = 1
 	messageReject = 10
@@ -30,7 +30,7 @@ const (
 	snapFileData  = 2
 )
 
-// fromNetwork collects what members sent each other.
+// fromNetwork collects the messages between members.
 func fromNetwork(into *samples, tapes []*proxy.Tape) error {
 	for _, tape := range tapes {
 		var messages, entries [][]byte
@@ -74,7 +74,7 @@ func addRaft(into *samples, origin string, messages, entries [][]byte) error {
 	return nil
 }
 
-// fromDisk collects what a stopped member left in its files.
+// fromDisk collects the messages in the files of a stopped member.
 func fromDisk(into *samples, m *cluster.Member) error {
 	for _, part := range []struct {
 		pattern string
@@ -132,7 +132,7 @@ func fromRecord(into *samples, origin string, record []byte) error {
 	case 5:
 		return into.add("walpb.Snapshot", origin, data)
 	default:
-		return fmt.Errorf("log record of type %d", kind)
+		return fmt.Errorf("unknown log record type %d", kind)
 	}
 }
 
@@ -149,7 +149,7 @@ func fromEntry(into *samples, origin string, entry []byte) error {
 	case kind == raftpb.EntryConfChangeV2:
 		return into.add("raftpb.ConfChangeV2", origin, data)
 	case proto.Unmarshal(data, &etcdserverpb.InternalRaftRequest{}) != nil:
-		// Before 3.6, what concerned the old store was proposed without the envelope.
+		// Before 3.6, requests of the v2 store were proposed without the envelope.
 		return into.add(oldRequest, origin, data)
 	default:
 		return into.add("etcdserverpb.InternalRaftRequest", origin, data)
@@ -168,7 +168,7 @@ func fromSnapshot(into *samples, origin, file string) error {
 	return into.add("raftpb.Snapshot", origin, data)
 }
 
-// kept tells which buckets of the database hold messages, and whether as key or as value.
+// kept lists the buckets of the database that hold messages, as keys or as values.
 var kept = []struct {
 	bucket, kind string
 	inKey        bool

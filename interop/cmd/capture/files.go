@@ -13,8 +13,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// restore takes a database image from the running cluster and lets etcdutl
-// make a data directory of it, whose log etcdutl writes itself.
+// restore takes a snapshot from the running cluster and restores it with etcdutl, which writes a
+// log of its own.
 func restore(etcdutl string) func(context.Context, *cluster.Cluster) error {
 	return func(ctx context.Context, c *cluster.Cluster) error {
 		image := filepath.Join(c.Dir, "image")
@@ -30,7 +30,7 @@ func restore(etcdutl string) func(context.Context, *cluster.Cluster) error {
 		}
 		made := &cluster.Member{Name: "restored", Note: "restored", Dir: filepath.Join(c.Dir, "restored")}
 		c.Retired = append(c.Retired, made)
-		// The stream carries no checksum behind the database, as the file of etcdctl does.
+		// The stream lacks the checksum that etcdctl appends to the file.
 		output, err := exec.CommandContext(ctx, etcdutl, "snapshot", "restore", image, "--skip-hash-check",
 			"--name=restored", "--data-dir="+made.Dir,
 			"--initial-cluster=restored=http://127.0.0.1:1", "--initial-advertise-peer-urls=http://127.0.0.1:1",
@@ -57,8 +57,8 @@ func saveImage(ctx context.Context, client *clientv3.Client, file string) error 
 	return err
 }
 
-// alone makes a stopped member the only one of a new cluster. It appends the
-// removal of the others to its own log.
+// alone restarts a stopped member with force new cluster. The member appends the removal of the
+// others to its log.
 func alone(ctx context.Context, c *cluster.Cluster) error {
 	m := c.Members[0]
 	if err := c.StartMember(m, "--force-new-cluster"); err != nil {

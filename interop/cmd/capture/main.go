@@ -1,13 +1,11 @@
-// Capture runs an etcd server of some version, makes a cluster of it do
-// everything it can, and keeps the protobuf bytes it wrote to disk and sent
-// between its members.
+// Capture runs a cluster of an etcd version through all kinds of operations, and keeps the protobuf
+// messages that it wrote to disk and sent between its members.
 //
 //	capture -etcd bin/etcd -out ../crates/proto/testdata/captured
 //
-// writes DIR/<version>/<message type>.hex, whose lines are either comments,
-// starting with #, or a message type and one message in hex, and
-// DIR/<version>/presence.md, which counts how fields that hold zero were
-// treated.
+// It writes DIR/<version>/<message type>.hex, whose lines are comments, starting with #, or a
+// message type and one message in hex, and DIR/<version>/presence.md, which counts whether fields
+// with a zero value are encoded.
 package main
 
 import (
@@ -32,8 +30,8 @@ type options struct {
 func main() {
 	var want options
 	flag.StringVar(&want.etcd, "etcd", "bin/etcd", "server to capture from")
-	flag.StringVar(&want.etcdutl, "etcdutl", "", "its etcdutl, to capture what restoring an image writes")
-	flag.StringVar(&want.out, "out", "captured", "folder to write into, below the version's name")
+	flag.StringVar(&want.etcdutl, "etcdutl", "", "its etcdutl, to capture the files of a restored snapshot")
+	flag.StringVar(&want.out, "out", "captured", "folder to write to; each version has a subfolder")
 	flag.BoolVar(&want.checkpoint, "checkpoint", false, "also wait five minutes for a lease checkpoint")
 	flag.BoolVar(&want.keep, "keep", false, "keep the servers' data and logs")
 	flag.Parse()
@@ -66,7 +64,7 @@ func capture(ctx context.Context, want options) error {
 
 	samples, err := record(ctx, binary, dir, want)
 	if err != nil {
-		// The servers' logs say what went wrong.
+		// The server logs help to find the cause.
 		kept = true
 		return err
 	}
@@ -101,7 +99,7 @@ func record(ctx context.Context, binary *cluster.Binary, dir string, want option
 		}
 	}
 	if missing := all.missing(); missing != nil {
-		return nil, fmt.Errorf("nothing captured of %v", missing)
+		return nil, fmt.Errorf("captured no messages of %v", missing)
 	}
 	return all, nil
 }

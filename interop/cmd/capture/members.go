@@ -11,7 +11,7 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// learnerLife takes a new member through its whole life: learner, voter, gone.
+// learnerLife adds a learner, promotes it and removes it.
 func learnerLife(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -22,8 +22,8 @@ func learnerLife(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// neverStarted adds a member that never runs, through a follower, which passes the changes on to
-// its leader.
+// neverStarted adds and removes a member that never runs, through a follower, which forwards the
+// changes to the leader.
 func neverStarted(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -37,15 +37,15 @@ func neverStarted(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		updateAtOnce(ctx, client, voter)
-		return cluster.Until(ctx, "the member to be gone", func(ctx context.Context) error {
+		return cluster.Until(ctx, "the removal of the member", func(ctx context.Context) error {
 			_, err := client.MemberRemove(ctx, voter)
 			return err
 		})
 	})
 }
 
-// updateAtOnce asks for more changes than the leader allows at a time. It
-// puts an empty entry in place of each further one, and its proposer waits in vain.
+// updateAtOnce requests more conf changes than the leader allows at a time. The leader replaces
+// each further one with an empty entry, and its proposer times out.
 func updateAtOnce(ctx context.Context, client *clientv3.Client, member uint64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -70,8 +70,8 @@ func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) e
 	if err := c.StartJoined(m); err != nil {
 		return err
 	}
-	// A learner that is not yet in step with the leader is refused.
-	err = cluster.Until(ctx, "the learner to be promoted", func(ctx context.Context) error {
+	// The leader refuses to promote a learner that is too far behind.
+	err = cluster.Until(ctx, "the promotion of the learner", func(ctx context.Context) error {
 		_, err := client.MemberPromote(ctx, id)
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// all makes a list of requests in order and stops at the first that fails.
+// all sends requests in order and stops at the first error.
 func all(ctx context.Context, c *cluster.Cluster, requests ...func(context.Context, *clientv3.Client) error) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -128,8 +128,8 @@ func leases(ctx context.Context, c *cluster.Cluster) error {
 	)
 }
 
-// leaseCheckpoint waits for the leader to write down how much of a long lease is left, which it
-// does every five minutes.
+// leaseCheckpoint waits for the leader to checkpoint a long lease, which it does every five
+// minutes.
 func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
 	err := all(ctx, c, func(ctx context.Context, client *clientv3.Client) error {
 		grant := &etcdserverpb.LeaseGrantRequest{ID: 79, TTL: 3600}
@@ -142,20 +142,20 @@ func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
 	return pause(ctx, 5*time.Minute+20*time.Second)
 }
 
-// downgrade walks the road to the previous minor version, one step, and back.
+// downgrade starts a downgrade to the previous minor version and cancels it.
 func downgrade(ctx context.Context, c *cluster.Cluster) error {
 	target := fmt.Sprintf("3.%d.0", c.Binary.Version.Minor-1)
 	ask := func(action clientv3.DowngradeAction) func(context.Context, *clientv3.Client) error {
 		return func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Downgrade(ctx, action, target)
 			if errors.Is(err, rpctypes.ErrTimeout) && !c.Binary.AtLeast(3, 6) {
-				// 3.5 applies the request and forgets to say so.
+				// 3.5 applies the request and never responds.
 				return nil
 			}
 			return err
 		}
 	}
-	// Until the members have agreed on a cluster version there is nothing to go down from.
+	// A downgrade needs a cluster version, which the members have to agree on first.
 	decided := func(ctx context.Context, client *clientv3.Client) error {
 		return cluster.Until(ctx, "a cluster version", func(ctx context.Context) error {
 			return ask(clientv3.DowngradeValidate)(ctx, client)
@@ -166,7 +166,8 @@ func downgrade(ctx context.Context, c *cluster.Cluster) error {
 		ask(clientv3.DowngradeCancel))
 }
 
-// alarms come last and stay on, so that the database holds some. They stop nearly everything else.
+// alarms raises alarms and leaves them on, so that the database holds some. It comes last, since
+// alarms block nearly all other requests.
 func alarms(ctx context.Context, c *cluster.Cluster) error {
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction, kind etcdserverpb.AlarmType, member uint64) func(context.Context, *clientv3.Client) error {
 		return func(ctx context.Context, client *clientv3.Client) error {

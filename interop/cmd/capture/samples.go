@@ -19,28 +19,28 @@ import (
 // oldRequest is a message type that 3.7.1 no longer has.
 const oldRequest = "etcdserverpb.Request"
 
-// samples keeps of each kind of message some of every shape.
+// samples keeps some messages of every kind and shape.
 type samples struct {
 	kinds    map[string]*kindSamples
 	presence *wire.Presence
 }
 
-// kindSamples is what is kept of one kind, by variant, origin and shape.
+// kindSamples holds the samples of one kind by variant, origin and shape.
 type kindSamples struct {
 	seen map[string]*sample
 }
 
-// sample is one shape: the shortest message of it and the longest that is not unwieldy.
+// sample is one shape, with its shortest message and its longest within longMax.
 type sample struct {
 	label, origin string
-	// outline is the shape of the message's own fields, shape that of all inside it too.
+	// outline is the shape of the top-level fields, shape includes nested messages.
 	outline, shape    string
 	shortest, longest []byte
-	// first is the place among all shapes at which this one was seen.
+	// first is the position of this shape in the order of discovery.
 	first int
 }
 
-// longMax is the length beyond which a message says no more than a shorter one.
+// longMax is the length above which a longer message adds no information.
 const longMax = 200
 
 func newSamples() *samples {
@@ -68,7 +68,7 @@ func (s *samples) add(kind, origin string, message []byte) error {
 	if s.kinds[kind] == nil {
 		s.kinds[kind] = &kindSamples{seen: map[string]*sample{}}
 	}
-	// A database's memory goes away with it, so the bytes are copied.
+	// The memory of a database is unmapped on close, so the bytes are copied.
 	s.kinds[kind].add(one, bytes.Clone(message))
 	return nil
 }
@@ -90,7 +90,7 @@ func (k *kindSamples) add(one sample, message []byte) {
 	}
 }
 
-// missing lists the message types that members send each other and that were not seen.
+// missing lists the message types between members that were not captured.
 func (s *samples) missing() []string {
 	seen := map[string]bool{}
 	if messages := s.kinds["raftpb.Message"]; messages != nil {
@@ -111,7 +111,7 @@ func (s *samples) missing() []string {
 	return missing
 }
 
-// labelOf names the variant of a message: the type it carries, or the request inside.
+// labelOf names the variant of a message: its type field, or the request inside.
 func labelOf(kind protoreflect.MessageDescriptor, message []byte) string {
 	switch kind.FullName() {
 	case "raftpb.Message":
@@ -143,7 +143,7 @@ func requestName(kind protoreflect.MessageDescriptor, message []byte) string {
 	return "unknown"
 }
 
-// tableLabel keeps the presence of all raft requests in one table.
+// tableLabel puts all raft requests into one presence table.
 func tableLabel(kind, label string) string {
 	if kind == "etcdserverpb.InternalRaftRequest" {
 		return ""
@@ -151,7 +151,7 @@ func tableLabel(kind, label string) string {
 	return label
 }
 
-// write puts the samples and the presence tables into a folder.
+// write writes the samples and the presence tables to a folder.
 func (s *samples) write(dir, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

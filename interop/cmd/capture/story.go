@@ -14,21 +14,21 @@ import (
 	"bowline/interop/internal/wire"
 )
 
-// step is one thing the cluster is made to do.
+// step is one operation on the cluster.
 type step struct {
 	what string
-	// since is the minor version of etcd 3 that first could, 0 if all can.
+	// since is the first minor version of etcd 3 that supports the step, 0 for all.
 	since int64
 	do    func(context.Context, *cluster.Cluster) error
 }
 
-// story is what the cluster lives through, each step for the sake of the bytes named beside it. It
-// ends with all members stopped.
+// story lists the operations on the cluster, each with the messages that it produces. It ends with
+// all members stopped.
 func story(want options) []step {
 	steps := []step{
-		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first life.
+		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first run.
 		{"three members start", 0, start("--pre-vote=false")},
-		// A MsgApp that starts at the very beginning, which only a log that was never compacted allows.
+		// A MsgApp from the first index, possible only with a log that was never compacted.
 		{"a learner joins early", 0, learnerLife},
 		{"keys and transactions", 0, keys},
 		{"leases", 0, leases},
@@ -52,7 +52,7 @@ func story(want options) []step {
 	if want.checkpoint {
 		steps = append(steps, step{"a lease checkpoint", 0, leaseCheckpoint})
 	}
-	// Hardly anything can be done after these.
+	// These steps block most other operations.
 	steps = append(steps, step{"alarms", 0, alarms})
 	if want.etcdutl != "" {
 		steps = append(steps, step{"a database image is restored", 0, restore(want.etcdutl)})
@@ -76,7 +76,7 @@ func restart(flags ...string) func(context.Context, *cluster.Cluster) error {
 	}
 }
 
-// throughFollowers makes each follower pass on a proposal and a read.
+// throughFollowers makes each follower forward a proposal and a read.
 func throughFollowers(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -111,12 +111,12 @@ func moveLeader(ctx context.Context, c *cluster.Cluster) error {
 	return errors.Join(err, c.Settle(ctx))
 }
 
-// without makes the members do with what is left of the ways to talk.
+// without blocks a peer URL path, so that members use the remaining channels.
 func without(path string) func(context.Context, *cluster.Cluster) error {
 	return func(ctx context.Context, c *cluster.Cluster) error {
 		c.Refuse(path)
 		defer c.Net.Heal()
-		// The leader may lose its seat over this, and requests fail meanwhile.
+		// The leader may lose its leadership meanwhile, and requests fail.
 		for range 3 {
 			err := cluster.Until(ctx, "a write", func(ctx context.Context) error { return throughFollowers(ctx, c) })
 			if err != nil {
@@ -132,8 +132,8 @@ func without(path string) func(context.Context, *cluster.Cluster) error {
 	}
 }
 
-// isolateFollower lets a follower miss its leader for a while. Without pre-vote it comes back with
-// a higher term, and the others must answer it.
+// isolateFollower partitions a follower for a while. Without pre-vote it returns with a higher
+// term, to which the others must respond.
 func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	if err := put(ctx, leader, "missed", 10); err != nil {
 		return err
 	}
-	// Time for a few elections, which are invisible outside the member.
+	// Time for a few elections, which are invisible from outside the member.
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
@@ -152,9 +152,9 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	return c.Settle(ctx)
 }
 
-// refuseVotes lets a follower that has missed entries ask another for its vote, which must refuse.
-// Its answer, and its own call for votes, are lost on the way: otherwise it would soon lead, and
-// the question be settled too early.
+// refuseVotes makes a follower with a stale log request a vote, which must be refused. All messages
+// of the voter, its response and its own vote requests, are dropped; otherwise it would win an
+// election and end the test early.
 func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -166,8 +166,8 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	if err := put(ctx, leader, "missed", 3); err != nil {
 		return err
 	}
-	// Alone for a while, it is some terms ahead; else the other's own elections could keep past its
-	// requests.
+	// A partition of two seconds raises its term; otherwise the elections of the other member could
+	// keep pace with its requests.
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	c.Only(behind, voter)
 	err = cluster.Until(ctx, "a refusal", func(context.Context) error {
 		if refusals(c) == before {
-			return errors.New("no vote was refused")
+			return errors.New("no vote was refused yet")
 		}
 		return nil
 	})
@@ -186,7 +186,7 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	return c.Settle(ctx)
 }
 
-// refusals counts the votes that were refused by post.
+// refusals counts the refused votes in pipeline messages.
 func refusals(c *cluster.Cluster) int {
 	count := 0
 	for _, tape := range c.Net.Tapes() {
@@ -198,8 +198,7 @@ func refusals(c *cluster.Cluster) int {
 	return count
 }
 
-// lagFollower leaves a follower so far behind that its next entries are gone from the leader's
-// memory.
+// lagFollower stops a follower until the leader's log no longer holds its next entries.
 func lagFollower(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
@@ -207,19 +206,20 @@ func lagFollower(ctx context.Context, c *cluster.Cluster) error {
 	}
 	c.Isolate(c.Followers(leader)[0])
 	defer c.Net.Heal()
-	// Since 3.6 the log in memory is cut every 100 entries at most.
+	// Since 3.6 the log in memory is compacted every 100 entries at most.
 	if err := put(ctx, leader, "lag", c.KeptEntries()+200+2*cluster.SnapshotEntries); err != nil {
 		return err
 	}
 	c.Net.Heal()
-	// A member reports as applied the index of an entry, never that of a snapshot: it takes an entry
-	// after the snapshot to see it arrive.
+	// A member reports the applied index of an entry, never that of a snapshot, so its arrival
+	// shows only with a later entry.
 	return cluster.Until(ctx, "the snapshot", func(ctx context.Context) error {
 		return errors.Join(put(ctx, leader, "after-snapshot", 1), c.Agree(ctx))
 	})
 }
 
-// divergeLeader lets a leader append entries alone while the others elect another and go on.
+// divergeLeader lets a partitioned leader append entries while the others elect a new leader and
+// continue.
 func divergeLeader(ctx context.Context, c *cluster.Cluster) error {
 	old, err := c.Leader(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func divergeLeader(ctx context.Context, c *cluster.Cluster) error {
 	}
 	c.Isolate(old)
 	defer c.Net.Heal()
-	// These cannot succeed; they are in the old leader's log all the same.
+	// These puts cannot succeed, but they enter the old leader's log.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	if put(short, old, "lost", 3) == nil {
@@ -265,7 +265,7 @@ func killLeader(ctx context.Context, c *cluster.Cluster) error {
 	return c.Settle(ctx)
 }
 
-// put writes a number of keys, many at a time.
+// put writes a number of keys concurrently.
 func put(ctx context.Context, m *cluster.Member, prefix string, count int) error {
 	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -280,7 +280,7 @@ func put(ctx context.Context, m *cluster.Member, prefix string, count int) error
 	})
 }
 
-// with lends a client of one member.
+// with calls use with a client of one member.
 func with(ctx context.Context, m *cluster.Member, use func(context.Context, *clientv3.Client) error) error {
 	return withUser(ctx, m, "", "", use)
 }

@@ -14,13 +14,13 @@ import (
 // asks follows no redirects, since a redirect is part of the response.
 var asks = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// request makes an HTTP request: method, path, perhaps headers such as @Accept:text/plain, and
-// perhaps a body.
+// request sends an HTTP request: method, path, optional headers such as @Accept:text/plain, and an
+// optional body.
 func request(ctx context.Context, endpoint string, words []string) answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if len(words) < 2 {
-		return answer{failed: fmt.Errorf("http METHOD PATH, and not %q", words)}
+		return answer{failed: fmt.Errorf("expected http METHOD PATH, got %q", words)}
 	}
 	method, path, words := words[0], words[1], words[2:]
 	headers := http.Header{}
@@ -46,8 +46,8 @@ func request(ctx context.Context, endpoint string, words []string) answer {
 	return answer{code: response.StatusCode, out: headersOf(response) + compact(body)}
 }
 
-// headersOf are the headers and trailers of an answer, but for the time of day and, of what has
-// blanks by chance, the length.
+// headersOf lists the headers and trailers of a response, without the date and without the length
+// of JSON, whose white space varies.
 func headersOf(response *http.Response) string {
 	var lines []string
 	isJSON := response.Header.Get("Content-Type") == "application/json"
@@ -70,8 +70,7 @@ func headersOf(response *http.Response) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// compact takes the blanks out of JSON, of which Go's protobuf library has some or none, as each
-// build decides by chance.
+// compact removes white space from JSON: Go's protobuf library inserts it at random, per build.
 func compact(body []byte) string {
 	var without bytes.Buffer
 	if json.Compact(&without, body) != nil {

@@ -15,7 +15,7 @@ import (
 	"bowline/interop/internal/script"
 )
 
-// job is a command in the background.
+// job is a command that runs in the background.
 type job struct {
 	words   []string
 	process *exec.Cmd
@@ -26,11 +26,11 @@ type job struct {
 
 	mu  sync.Mutex
 	out bytes.Buffer
-	// seen is how much of the output has been waited for.
+	// seen is the length of the output that await has consumed.
 	seen int
 }
 
-// Write takes what the command prints.
+// Write appends to the output of the command.
 func (j *job) Write(printed []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,11 +56,11 @@ func (s *side) background(name string, words []string) error {
 	return nil
 }
 
-// attend speaks to a command in the background.
+// attend executes a statement about a command in the background.
 func (s *side) attend(statement script.Statement, words []string) answer {
 	j := s.jobs[statement.Name]
 	if j == nil {
-		return answer{failed: fmt.Errorf("nothing called %q in the background", statement.Name)}
+		return answer{failed: fmt.Errorf("no background command is called %q", statement.Name)}
 	}
 	switch statement.Verb {
 	case script.Await:
@@ -79,17 +79,17 @@ func (s *side) attend(statement script.Statement, words []string) answer {
 	}
 }
 
-// await waits for a text in the output beyond what was waited for before.
+// await waits for a text in the output, behind the text of the previous await.
 func (j *job) await(text string) error {
 	deadline := time.Now().Add(patience)
 	for !j.has(text) {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%q was not printed; so far:\n%s%s", text, &j.out, &j.err)
+			return fmt.Errorf("timed out waiting for %q; output so far:\n%s%s", text, &j.out, &j.err)
 		}
 		select {
 		case <-j.exited:
 			if !j.has(text) {
-				return fmt.Errorf("ended without %q:\n%s%s", text, &j.out, &j.err)
+				return fmt.Errorf("the command ended without printing %q:\n%s%s", text, &j.out, &j.err)
 			}
 			return nil
 		case <-time.After(between):
@@ -108,11 +108,11 @@ func (j *job) has(text string) bool {
 	return at >= 0
 }
 
-// quiet is how long nothing must have been printed: what is waited for may be in the middle of
-// something.
+// quiet is how long the output must stay unchanged before an interrupt, since the awaited text may
+// be in the middle of the output.
 const quiet = 200 * time.Millisecond
 
-// interrupt ends the command when it has nothing more to say.
+// interrupt sends SIGINT once the command has stopped printing.
 func (j *job) interrupt() {
 	for before := -1; before != j.printed(); time.Sleep(quiet) {
 		before = j.printed()
@@ -126,13 +126,13 @@ func (j *job) printed() int {
 	return j.out.Len()
 }
 
-// join waits for the end of the command.
+// join waits until the command exits.
 func (j *job) join() answer {
 	select {
 	case <-j.exited:
 	case <-time.After(patience):
 		j.kill()
-		return answer{failed: fmt.Errorf("does not end; so far:\n%s%s", &j.out, &j.err)}
+		return answer{failed: fmt.Errorf("the command does not exit; output so far:\n%s%s", &j.out, &j.err)}
 	}
 	code, failed := exitCode(j.ended)
 	return answer{code: code, out: j.out.String(), err: j.err.String(), failed: failed}

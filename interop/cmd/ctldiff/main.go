@@ -2,8 +2,8 @@
 // where stdout, stderr or the exit code differ.
 //
 //	ctldiff -ours PROGRAM [-etcd bin/etcd] [-tools bin] [-verbose] SCRIPT...
-//	ctldiff -both-etcd SCRIPT...              compares etcd with itself: there must be no difference
-//	ctldiff -both-etcd -plant all SCRIPT...   falsifies answers of one side, in one way after the other, each of which must be found
+//	ctldiff -both-etcd SCRIPT...              compares etcd with itself: no difference may occur
+//	ctldiff -both-etcd -plant all SCRIPT...   falsifies results of one side; each must be detected
 //
 // Scripts are explained in internal/script; internal/normal lists the differences that are allowed.
 // Each script has its own servers on new directories.
@@ -39,9 +39,9 @@ func main() {
 	etcd := flag.String("etcd", "bin/etcd", "server to compare with")
 	ours := flag.String("ours", "", "our server")
 	bothEtcd := flag.Bool("both-etcd", false, "compare with a second etcd instead")
-	plant := flag.String("plant", "", "falsify answers in this way, or in all")
-	flag.StringVar(&c.tools, "tools", "bin", "where etcdctl and etcdutl are")
-	flag.BoolVar(&c.verbose, "verbose", false, "print every statement and what etcd answers")
+	plant := flag.String("plant", "", "name of a falsification to plant in results, or all")
+	flag.StringVar(&c.tools, "tools", "bin", "folder with etcdctl and etcdutl")
+	flag.BoolVar(&c.verbose, "verbose", false, "print every statement and etcd's result")
 	flag.Parse()
 	if (*ours == "") != *bothEtcd || flag.NArg() == 0 {
 		log.Fatal("usage: ctldiff -ours PROGRAM | -both-etcd [flags] SCRIPT...")
@@ -88,13 +88,13 @@ func (c *config) compare(ctx context.Context, scripts []string) error {
 		differences += len(played.differences)
 	}
 	if differences > 0 {
-		return fmt.Errorf("%d of %d statements have different answers", differences, statements)
+		return fmt.Errorf("%d of %d statements have different results", differences, statements)
 	}
 	log.Printf("%d statements in %d scripts: no difference; %.0f s", statements, len(scripts), time.Since(begun).Seconds())
 	return nil
 }
 
-// play plays one script on two new servers.
+// play runs one script on two new servers.
 func (c *config) play(ctx context.Context, path string, plant *plant) (*play, error) {
 	statements, err := script.Read(path)
 	if err != nil {

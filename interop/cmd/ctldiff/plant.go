@@ -13,10 +13,10 @@ import (
 	"bowline/interop/internal/script"
 )
 
-// plant is a way to falsify an answer, to see whether it is found.
+// plant falsifies one result, which the comparison must detect.
 type plant struct {
 	name string
-	// lie falsifies an answer, if it is of the right kind.
+	// lie falsifies a result and reports whether it was applicable.
 	lie  func(script.Statement, *answer) bool
 	done bool
 }
@@ -48,7 +48,7 @@ var plants = []plant{
 	{name: "a header", lie: in(`(Content-Type: [a-z/]+)`, `$1; charset=latin1`)},
 }
 
-// out falsifies the lines of an output that has several.
+// out falsifies the lines of an output with several lines.
 func out(change func([]string) []string) func(script.Statement, *answer) bool {
 	return func(_ script.Statement, a *answer) bool {
 		lines := strings.Split(strings.TrimSuffix(a.out, "\n"), "\n")
@@ -60,7 +60,7 @@ func out(change func([]string) []string) func(script.Statement, *answer) bool {
 	}
 }
 
-// in falsifies a piece of an output.
+// in falsifies the parts of an output that match a pattern.
 func in(pattern, with string) func(script.Statement, *answer) bool {
 	compiled := regexp.MustCompile(pattern)
 	return func(_ script.Statement, a *answer) bool { return replaced(&a.out, compiled, with) }
@@ -72,7 +72,7 @@ func replaced(text *string, pattern *regexp.Regexp, with string) bool {
 	return *text != before
 }
 
-// falsify lies once.
+// falsify applies the plant to the first applicable result.
 func (p *plant) falsify(statement script.Statement, a *answer) {
 	if p == nil || p.done {
 		return
@@ -83,18 +83,18 @@ func (p *plant) falsify(statement script.Statement, a *answer) {
 	}
 }
 
-// atATime is how many plays go on at once: their servers mostly wait for their own election.
+// atATime is the number of concurrent plays: their servers spend most of the time waiting for an
+// election.
 const atATime = 4
 
-// findPlanted plays the scripts once for each way to falsify an answer, and expects exactly that
-// difference.
+// findPlanted runs the scripts once per plant and expects exactly one difference.
 func (c *config) findPlanted(ctx context.Context, scripts []string, name string) error {
 	chosen := slices.Clone(plants)
 	if name != "all" {
 		chosen = slices.DeleteFunc(chosen, func(p plant) bool { return p.name != name })
 	}
 	if len(chosen) == 0 {
-		return fmt.Errorf("nothing planted that is called %q", name)
+		return fmt.Errorf("no plant is called %q", name)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
@@ -104,7 +104,7 @@ func (c *config) findPlanted(ctx context.Context, scripts []string, name string)
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	log.Printf("planted %d falsified answers, and found each", len(chosen))
+	log.Printf("planted %d falsified results, and detected each", len(chosen))
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (c *config) findOne(ctx context.Context, scripts []string, plant *plant) er
 		differences = append(differences, played.differences...)
 	}
 	if !plant.done || len(differences) != 1 {
-		return fmt.Errorf("planted %s: done is %v, and differences were %d:\n%s", plant.name, plant.done, len(differences), strings.Join(differences, "\n"))
+		return fmt.Errorf("planted %s: applied %v, got %d differences, expected 1:\n%s", plant.name, plant.done, len(differences), strings.Join(differences, "\n"))
 	}
 	return nil
 }

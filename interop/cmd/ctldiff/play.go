@@ -9,11 +9,11 @@ import (
 	"bowline/interop/internal/script"
 )
 
-// answer is what a statement has come to on one side.
+// answer is the result of a statement on one side.
 type answer struct {
 	code     int
 	out, err string
-	// failed says that the side cannot go on, or that what was waited for has not come.
+	// failed is set if the side cannot continue, or if a wait timed out.
 	failed error
 }
 
@@ -28,7 +28,7 @@ func (a answer) String() string {
 	return text
 }
 
-// play is a script under way, on etcd and on us.
+// play is the run of a script on etcd and on our server.
 type play struct {
 	sides       [2]*side
 	verbose     bool
@@ -36,8 +36,8 @@ type play struct {
 	differences []string
 }
 
-// run does each statement on both sides. It ends early where one side cannot go on, which is a
-// difference if it is ours.
+// run executes each statement on both sides. It ends early if a side cannot continue; on our side
+// that is a difference.
 func (p *play) run(ctx context.Context, statements []script.Statement) error {
 	for _, statement := range statements {
 		theirs, ours := p.both(func(s *side) answer { return s.do(ctx, statement) })
@@ -58,7 +58,7 @@ func (p *play) run(ctx context.Context, statements []script.Statement) error {
 	return p.finish()
 }
 
-// finish ends both sides.
+// finish ends both sides and compares their final results.
 func (p *play) finish() error {
 	theirs, ours := p.both(func(s *side) answer { return s.finish() })
 	if theirs.failed != nil {

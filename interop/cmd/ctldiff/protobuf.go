@@ -12,13 +12,14 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// messages are what commands print when they are asked for protobuf, by how the commands begin.
+// messages maps the first words of a command to the message that it prints with
+// --write-out=protobuf.
 var messages = map[string]proto.Message{
 	"get": &pb.RangeResponse{},
 	"put": &pb.PutResponse{},
 	"del": &pb.DeleteRangeResponse{},
 	"txn": &pb.TxnResponse{},
-	// Of a grant, only the header.
+	// A grant prints only the header.
 	"lease grant":   &pb.ResponseHeader{},
 	"lease list":    &pb.LeaseLeasesResponse{},
 	"lease revoke":  &pb.LeaseRevokeResponse{},
@@ -35,7 +36,7 @@ var messages = map[string]proto.Message{
 	"role list":     &pb.AuthRoleListResponse{},
 }
 
-// readable is an output in which numbers of any length can be found: protobuf becomes text.
+// readable converts protobuf output to text, in which numbers can be normalised.
 func readable(words []string, out string) string {
 	if !slices.Contains(words, "protobuf") && !slices.Contains(words, "--write-out=protobuf") {
 		return out
@@ -53,7 +54,7 @@ func readable(words []string, out string) string {
 	return out
 }
 
-// unknown is what a message has beyond the fields that it ought to have.
+// unknown returns the unknown fields of a message as text.
 func unknown(message proto.Message) string {
 	rest := message.ProtoReflect().GetUnknown()
 	if len(rest) == 0 {

@@ -10,13 +10,13 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// server does what a server statement says.
+// server executes a server statement.
 func (s *side) server(ctx context.Context, words []string) error {
 	switch {
 	case s.cluster == nil:
 		return s.begin(ctx, words)
 	case len(words) == 0:
-		return errors.New("the server has been started already")
+		return errors.New("the server is already running")
 	}
 	m := s.cluster.Members[0]
 	switch words[0] {
@@ -32,7 +32,7 @@ func (s *side) server(ctx context.Context, words []string) error {
 	case "on":
 		return s.on(ctx, words[1])
 	default:
-		return fmt.Errorf("server %s?", words[0])
+		return fmt.Errorf("unknown server statement %q", words[0])
 	}
 }
 

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// patience is how long a command may take.
+	// patience bounds the run time of a command.
 	patience = 40 * time.Second
-	// between is how long to wait before something is tried again.
+	// between is the polling interval.
 	between = 50 * time.Millisecond
 )
 
-// side is one of the servers, and the commands that speak to it.
+// side is one of the two servers with its command lines.
 type side struct {
 	binary *cluster.Binary
 	tools  string
-	// dir has a folder for the server and one, files, for the commands.
+	// dir holds a folder for the server and the folder "files" for the commands.
 	dir     string
 	cluster *cluster.Cluster
 	normal  *normal.Normal
 	names   map[string]string
 	jobs    map[string]*job
-	// plant falsifies an answer, before it is made normal.
+	// plant falsifies a result before it is normalised.
 	plant *plant
 }
 
@@ -55,11 +55,10 @@ func (s *side) close() {
 	}
 }
 
-// finish is what comes of the end of a script: everything has been looked at, and the server ends
-// well.
+// finish ends a script: it checks that no background command is left, and stops the server.
 func (s *side) finish() answer {
 	if left := slices.Sorted(maps.Keys(s.jobs)); len(left) > 0 {
-		return answer{failed: fmt.Errorf("neither ended nor joined: %s", strings.Join(left, ", "))}
+		return answer{failed: fmt.Errorf("background commands neither ended nor joined: %s", strings.Join(left, ", "))}
 	}
 	if s.cluster == nil {
 		return answer{}
@@ -67,7 +66,7 @@ func (s *side) finish() answer {
 	return answer{failed: s.cluster.Stop()}
 }
 
-// do carries out a statement. Its answer is normal.
+// do executes a statement and returns its normalised result.
 func (s *side) do(ctx context.Context, statement script.Statement) answer {
 	words := make([]string, len(statement.Words))
 	for i, word := range statement.Words {
@@ -89,20 +88,20 @@ func (s *side) do(ctx context.Context, statement script.Statement) answer {
 		if statement.Name != "" {
 			s.names[statement.Name] = normal.FirstID(said.out)
 			if s.names[statement.Name] == "" && said.failed == nil {
-				said.failed = fmt.Errorf("no id in %s", said)
+				said.failed = fmt.Errorf("found no id in %s", said)
 			}
 		}
 		return s.normalAnswer(statement, said)
 	}
 }
 
-// expand puts in what names stand for.
+// expand substitutes the variables of a script.
 func (s *side) expand(text string) string {
 	return os.Expand(text, func(name string) string {
 		if value, known := s.names[name]; known {
 			return value
 		}
-		// Not ours, so perhaps a shell's.
+		// Unknown variables may be meant for a shell.
 		return "$" + name
 	})
 }
@@ -118,7 +117,7 @@ func (s *side) normalAnswer(statement script.Statement, said answer) answer {
 	return said
 }
 
-// command runs one of etcd's command lines to its end.
+// command runs etcdctl or etcdutl until it exits.
 func (s *side) command(ctx context.Context, verb script.Verb, words []string, stdin string) answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -127,13 +126,13 @@ func (s *side) command(ctx context.Context, verb script.Verb, words []string, st
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(stdin), &out, &err
 	ended := run.Run()
 	if ctx.Err() != nil {
-		return answer{failed: fmt.Errorf("no end after %s; so far:\n%s%s", patience, &out, &err)}
+		return answer{failed: fmt.Errorf("timed out after %s; output so far:\n%s%s", patience, &out, &err)}
 	}
 	code, failed := exitCode(ended)
 	return answer{code: code, out: out.String(), err: err.String(), failed: failed}
 }
 
-// process is a command line that knows where the server is.
+// process returns a command that is configured to reach the server.
 func (s *side) process(ctx context.Context, verb script.Verb, words []string) *exec.Cmd {
 	run := exec.CommandContext(ctx, filepath.Join(s.tools, "etcd"+string(verb)), words...)
 	run.Dir = s.names["dir"]
@@ -144,8 +143,8 @@ func (s *side) process(ctx context.Context, verb script.Verb, words []string) *e
 	return run
 }
 
-// environment says what every command is told: where the server is, and that this machine may be
-// busy. What a flag says must not be said here too.
+// environment returns the variables for a command: the endpoints, and timeouts for a busy machine.
+// etcdctl refuses a setting that is given by flag and by variable.
 func (s *side) environment(words []string) []string {
 	var pairs []string
 	for _, told := range [][3]string{
@@ -160,7 +159,7 @@ func (s *side) environment(words []string) []string {
 	return pairs
 }
 
-// exitCode is that of a command, or the reason for which it could not even be started.
+// exitCode returns the exit code of a command, or the error that prevented its start.
 func exitCode(ended error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(ended, &exit) {
@@ -180,7 +179,7 @@ func (s *side) until(ctx context.Context, words []string, text string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("never said %q; last: %s", text, said)
+			return fmt.Errorf("timed out waiting for %q; last output: %s", text, said)
 		case <-time.After(between):
 		}
 	}

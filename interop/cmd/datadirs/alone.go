@@ -13,8 +13,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// busy leaves something in every bucket. All is done in order by one client,
-// so that it comes out much the same each time.
+// busy writes to every bucket. One client sends all requests in order, so that the result is nearly
+// reproducible.
 var busy = []step{
 	{"keys", with(keys)},
 	{"changes", with(changes)},
@@ -32,19 +32,19 @@ var busy = []step{
 	{"stop", stop},
 }
 
-// killed ends in the middle of many writes at a time.
+// killed ends during concurrent writes.
 var killed = []step{
 	{"keys", with(keys)},
 	{"changes", with(changes)},
 	{"a violent end", killWhileWriting},
 }
 
-// quota is small enough to be reached in a moment.
+// quota is small, so that it is reached quickly.
 const quota = 4 << 20
 
 var quotaFlag = fmt.Sprintf("--quota-backend-bytes=%d", quota)
 
-// crowded runs out of space, is helped, and runs out of it again.
+// crowded exceeds the quota, disarms the alarm, and exceeds it again.
 var crowded = []step{
 	{"fill", with(fill)},
 	{"compaction", with(compact)},
@@ -54,7 +54,7 @@ var crowded = []step{
 	{"stop", stop},
 }
 
-// with makes a step of work for a client of the first member.
+// with makes a step that uses a client of the first member.
 func with(use func(context.Context, *clientv3.Client) error) func(context.Context, *cluster.Cluster) error {
 	return as("", "", use)
 }
@@ -93,7 +93,7 @@ func put(ctx context.Context, client *clientv3.Client, prefix string, count int)
 	return nil
 }
 
-// changes gives keys further revisions and ends some of them.
+// changes gives keys further revisions and deletes some of them.
 func changes(ctx context.Context, client *clientv3.Client) error {
 	for range 3 {
 		if err := put(ctx, client, "single/", 50); err != nil {
@@ -110,14 +110,14 @@ func changes(ctx context.Context, client *clientv3.Client) error {
 		If(clientv3.Compare(clientv3.Version("many/00001"), "=", 1)).
 		Then(clientv3.OpPut("many/00001", "again"), clientv3.OpDelete("many/00002"), clientv3.OpPut("empty", "")).
 		Commit()
-	// A key that was deleted lives again.
+	// A new generation of a deleted key.
 	_, putErr := client.Put(ctx, "single/00000", "reborn")
 	return errors.Join(rangeErr, txnErr, putErr)
 }
 
 func leases(ctx context.Context, client *clientv3.Client) error {
 	for i := range 20 {
-		// The ids are ours to choose, through the plain API.
+		// The plain API lets the client choose the id.
 		id := clientv3.LeaseID(1000 + i)
 		request := &leaseGrant{ID: int64(id), TTL: int64(3600 + i)}
 		if _, err := leaseClient(client).LeaseGrant(ctx, request); err != nil {
@@ -143,7 +143,7 @@ func bigValues(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// compact forgets all but the last few revisions.
+// compact discards all but the last few revisions.
 func compact(ctx context.Context, client *clientv3.Client) error {
 	now, err := client.Get(ctx, "any")
 	if err != nil {
@@ -161,7 +161,7 @@ func defragment(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// moreKeys gives the compacted, defragmented database a past again.
+// moreKeys adds history to the compacted, defragmented database.
 func moreKeys(ctx context.Context, client *clientv3.Client) error {
 	if err := put(ctx, client, "late/", 300); err != nil {
 		return err
@@ -169,7 +169,7 @@ func moreKeys(ctx context.Context, client *clientv3.Client) error {
 	return changes(ctx, client)
 }
 
-// fill writes until there is no space.
+// fill writes until the quota is exceeded.
 func fill(ctx context.Context, client *clientv3.Client) error {
 	value := strings.Repeat("x", quota/32)
 	for i := range 100 {
@@ -181,7 +181,7 @@ func fill(ctx context.Context, client *clientv3.Client) error {
 			return err
 		}
 	}
-	return errors.New("there still is space")
+	return errors.New("the quota was not reached")
 }
 
 func disarm(ctx context.Context, client *clientv3.Client) error {

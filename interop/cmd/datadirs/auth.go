@@ -14,7 +14,7 @@ func leaseClient(client *clientv3.Client) etcdserverpb.LeaseClient {
 	return etcdserverpb.NewLeaseClient(client.ActiveConnection())
 }
 
-// authOn makes users and roles and turns auth on.
+// authOn creates users and roles and enables auth.
 func authOn(ctx context.Context, client *clientv3.Client) error {
 	readWrite := clientv3.PermissionType(clientv3.PermReadWrite)
 	for i, request := range []func() error{

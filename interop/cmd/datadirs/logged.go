@@ -15,12 +15,12 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// loggedEntries is more than this life writes, so that no snapshot is taken and the log begins at
-// the beginning.
+// loggedEntries exceeds the number of entries in this run, so that no snapshot is taken and the log
+// starts at the first entry.
 const loggedEntries = "--snapshot-count=100000"
 
-// logged puts every kind of entry into a log that is kept from the first one on. What the members'
-// databases hold in the end is what must come of applying it.
+// logged writes every kind of entry to a log that is kept from its first entry. Applying the log
+// must produce the databases of the members.
 var logged = []step{
 	{"mixed writes", mixed},
 	{"leases", with(leases)},
@@ -44,7 +44,7 @@ var logged = []step{
 	{"stop", stop},
 }
 
-// mixed writes through all members at a time, to keys that they share.
+// mixed writes to shared keys through all members concurrently.
 func mixed(ctx context.Context, c *cluster.Cluster) error {
 	var group sync.WaitGroup
 	errs := make([]error, len(c.Members))
@@ -77,7 +77,7 @@ func writes(ctx context.Context, client *clientv3.Client, writer int) error {
 	return nil
 }
 
-// expire waits for a lease to end, and its keys with it.
+// expire waits until a lease expires and its keys are deleted.
 func expire(ctx context.Context, client *clientv3.Client) error {
 	granted, err := client.Grant(ctx, 1)
 	if err != nil {
@@ -88,16 +88,16 @@ func expire(ctx context.Context, client *clientv3.Client) error {
 			return err
 		}
 	}
-	return cluster.Until(ctx, "the lease to end", func(ctx context.Context) error {
+	return cluster.Until(ctx, "the lease to expire", func(ctx context.Context) error {
 		left, err := client.Get(ctx, "expiring/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err == nil && left.Count > 0 {
-			err = errors.New("its keys are still there")
+			err = errors.New("the keys of the lease still exist")
 		}
 		return err
 	})
 }
 
-// workAsUsers also asks for what is refused, which leaves entries without effect.
+// workAsUsers also sends requests that are refused, which leave entries without effect.
 func workAsUsers(ctx context.Context, c *cluster.Cluster) error {
 	return c.Members[0].DoAs(ctx, "ann", "secret", func(ctx context.Context, client *clientv3.Client) error {
 		for i := range 10 {
@@ -110,7 +110,7 @@ func workAsUsers(ctx context.Context, c *cluster.Cluster) error {
 		_, revokeErr := client.Revoke(ctx, 1003)
 		for _, err := range []error{putErr, txnErr, revokeErr} {
 			if !errors.Is(err, rpctypes.ErrPermissionDenied) {
-				return fmt.Errorf("not refused: %w", err)
+				return fmt.Errorf("expected a refusal, got %w", err)
 			}
 		}
 		return nil
@@ -142,7 +142,7 @@ func changeUsers(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// downgrade is refused by versions that have no such thing, and then there is nothing to call off.
+// downgrade starts and cancels a downgrade, unless the version does not support it.
 func downgrade(ctx context.Context, client *clientv3.Client) error {
 	status, err := client.Status(ctx, client.Endpoints()[0])
 	if err != nil {
@@ -155,7 +155,7 @@ func downgrade(ctx context.Context, client *clientv3.Client) error {
 	if minor < 6 {
 		return nil
 	}
-	err = cluster.Until(ctx, "the downgrade to be allowed", func(ctx context.Context) error {
+	err = cluster.Until(ctx, "the acceptance of the downgrade", func(ctx context.Context) error {
 		_, err := client.Downgrade(ctx, clientv3.DowngradeAction(etcdserverpb.DowngradeRequest_ENABLE), fmt.Sprintf("%d.%d.0", major, minor-1))
 		return err
 	})
@@ -166,7 +166,7 @@ func downgrade(ctx context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// promoteAndRemove ends the life of the learner that joined last.
+// promoteAndRemove promotes and then removes the learner that joined last.
 func promoteAndRemove(ctx context.Context, c *cluster.Cluster) error {
 	learner := c.Members[len(c.Members)-1]
 	err := c.Members[0].Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -192,7 +192,7 @@ func promoteAndRemove(ctx context.Context, c *cluster.Cluster) error {
 	return c.Settle(ctx)
 }
 
-// corrupt raises the alarm under which nothing can be written, and takes it back.
+// corrupt raises the CORRUPT alarm, which blocks writes, and disarms it.
 func corrupt(ctx context.Context, client *clientv3.Client) error {
 	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) error {
 		_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
@@ -204,7 +204,7 @@ func corrupt(ctx context.Context, client *clientv3.Client) error {
 		return err
 	}
 	if _, err := client.Put(ctx, "refused", "x"); err == nil || !strings.Contains(err.Error(), "corrupt") {
-		return fmt.Errorf("not refused: %w", err)
+		return fmt.Errorf("expected a refusal, got %w", err)
 	}
 	return alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
 }
@@ -222,9 +222,9 @@ func defragmentAll(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// disarmAll insists, because a member may raise its own alarm after another's.
+// disarmAll retries, because a member may raise its alarm after another one was disarmed.
 func disarmAll(ctx context.Context, client *clientv3.Client) error {
-	return cluster.Until(ctx, "space", func(ctx context.Context) error {
+	return cluster.Until(ctx, "all alarms to be disarmed", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		return disarm(ctx, client)

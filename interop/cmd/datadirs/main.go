@@ -1,13 +1,13 @@
-// Datadirs makes data directories with an etcd server of some version, each with a life behind it
-// that leaves its traces in the files:
+// Datadirs creates data directories with an etcd server of some version, each with a different
+// history:
 //
-//	OUT/busy/m1     all there is in a database, several log segments and snapshots; stopped
-//	OUT/killed/m1   killed in the middle of writing
-//	OUT/quota/m1    ran out of space twice; the second alarm still stands
-//	OUT/three/m*    a cluster of three, of which a member was removed and one is killed, and a learner (m4)
-//	OUT/logged/m*   a cluster of three whose logs have every kind of entry, from the first one on; only if asked for
+//	OUT/busy/m1     data in every bucket, several log segments and snapshots; stopped
+//	OUT/killed/m1   killed during writes
+//	OUT/quota/m1    exceeded its quota twice; the second alarm is still raised
+//	OUT/three/m*    three members, of which one was removed and one killed, and a learner (m4)
+//	OUT/logged/m*   three members whose logs hold every kind of entry; only if named in -only
 //
-// Beside each is the server's log, m1.log.
+// Next to each directory is the log of the server, for example m1.log.
 //
 //	datadirs -etcd bin/etcd -out OUT [-only busy,three]
 package main
@@ -28,13 +28,13 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// life is what one cluster is led through.
+// life is the sequence of operations that produces one directory.
 type life struct {
 	name  string
 	size  int
 	flags []string
 	steps []step
-	// asked says that it is only made when it is named.
+	// asked is set if the directory is created only when it is named.
 	asked bool
 }
 
@@ -54,9 +54,9 @@ var lives = []life{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("datadirs: ")
-	etcd := flag.String("etcd", "bin/etcd", "server to make them with")
-	out := flag.String("out", "datadirs", "folder to make them in")
-	only := flag.String("only", "", "only these, separated by commas")
+	etcd := flag.String("etcd", "bin/etcd", "server to create the directories with")
+	out := flag.String("out", "datadirs", "folder to create the directories in")
+	only := flag.String("only", "", "comma-separated names of the directories to create")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -8,7 +8,7 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// three has members come and go.
+// three adds and removes members.
 var three = []step{
 	{"keys", with(func(ctx context.Context, client *clientv3.Client) error { return put(ctx, client, "key/", 60) })},
 	{"a member is added and removed", with(comeAndGo)},
@@ -26,7 +26,7 @@ func comeAndGo(ctx context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Until(ctx, "the member to be gone", func(ctx context.Context) error {
+	return cluster.Until(ctx, "the removal of the member", func(ctx context.Context) error {
 		_, err := client.MemberRemove(ctx, id)
 		return err
 	})

@@ -20,7 +20,7 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("got\n%s", out.String())
 	}
 	if n := compare(&out, theirs, theirs); n != 0 {
-		t.Errorf("%d differences between the same", n)
+		t.Errorf("%d differences between equal records", n)
 	}
 }
 

@@ -1,9 +1,9 @@
-// Dbdiff compares the database that an etcd left with the one that came of applying its log, record
-// by record, and prints where they differ.
+// Dbdiff compares the database that an etcd member wrote with the one that results from applying
+// its log, record by record, and prints the differences.
 //
 //	dbdiff [-version 3.5] THEIRS OURS
 //
-// The version is that of the etcd; what may differ from an older one is listed in may.go.
+// The version is that of the etcd; may.go lists the differences that older versions may have.
 package main
 
 import (
@@ -24,10 +24,10 @@ import (
 	"bowline/interop/internal/dump"
 )
 
-// shown is how many differences are printed.
+// shown is the number of printed differences.
 const shown = 20
 
-// record is one pair of a bucket.
+// record is a key-value pair of a bucket.
 type record struct {
 	bucket, key string
 	value       []byte
@@ -36,7 +36,7 @@ type record struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("dbdiff: ")
-	version := flag.String("version", "3.7", "minor version of the etcd that wrote the first one")
+	version := flag.String("version", "3.7", "minor version of the etcd that wrote THEIRS")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		log.Fatal("usage: dbdiff [-version 3.5] THEIRS OURS")
@@ -59,7 +59,7 @@ func main() {
 	log.Printf("%d records, all the same", len(theirs))
 }
 
-// read lists all records of a file. Records that may differ are left out or normalised.
+// read returns all records of a file. It omits or normalises records that may differ.
 func read(path string, version semver.Version) ([]record, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
@@ -69,7 +69,7 @@ func read(path string, version semver.Version) ([]record, error) {
 	var records []record
 	err = db.View(func(tx *bolt.Tx) error {
 		return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
-			// A bucket is a record as well, since an empty one is not the same as none.
+			// A bucket is a record as well, since an empty bucket differs from a missing one.
 			records = append(records, record{bucket: string(name)})
 			return bucket.ForEach(func(key, value []byte) error {
 				r := record{string(name), string(key), bytes.Clone(value)}
@@ -83,7 +83,8 @@ func read(path string, version semver.Version) ([]record, error) {
 	return records, err
 }
 
-// compare prints what is in one list and not in the other. Both are in the order of the file.
+// compare prints the records that are in only one list, and returns their number. Both lists are in
+// file order.
 func compare(out io.Writer, theirs, ours []record) int {
 	differences := 0
 	differ := func(format string, arguments ...any) {
@@ -109,7 +110,7 @@ func compare(out io.Writer, theirs, ours []record) int {
 	return differences
 }
 
-// order says which list has the record that comes first.
+// order tells which list has the smaller first record.
 func order(theirs, ours []record) int {
 	switch {
 	case len(theirs) == 0:

@@ -9,40 +9,40 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// difference is one that is to be expected, from etcd of some versions, in a record or in a whole
-// bucket.
+// difference is an expected difference in a record or a whole bucket, with etcd versions in a
+// range.
 type difference struct {
 	since, before semver.Version
 	bucket, key   string
-	// same makes a value the same on both sides. Without it the record is left out.
+	// same maps a value to the part that must be equal. If nil, the record is omitted.
 	same func([]byte) []byte
 }
 
-// always is before a version that will never be.
+// always is a version bound that no release reaches.
 var always = minor(math.MaxInt64)
 
-// mayDiffer is all that may differ.
+// mayDiffer lists all expected differences.
 var mayDiffer = []difference{
-	// No entry says which version of what is stored this is: since 3.6 each member finds out and
-	// writes it down by itself, a few seconds after the cluster's version has changed.
+	// The storage version is not in the log: since 3.6 each member detects and writes it a few
+	// seconds after a change of the cluster version.
 	{before: always, bucket: "meta", key: "storageVersion"},
-	// 3.5.1 takes the addresses that a member publishes for another member of the same id, and does
-	// not save them.
+	// 3.5.1 takes the client URLs that a member publishes for those of another member with the same
+	// id, and does not store them.
 	{since: minor(5), before: minor(6), bucket: "members", same: withoutClientURLs},
-	// Until 3.5 the index of an entry that changes nothing, such as a new leader's first, was saved
-	// with the next change.
+	// Before 3.5, the index of an entry without effect, such as the first of a new leader, was
+	// stored with the next change.
 	{before: minor(5), bucket: "meta", key: "consistent_index"},
-	// The term of the applied index, and the configuration, have been in the database since 3.5.
+	// The database holds the term of the applied index and the configuration since 3.5.
 	{before: minor(5), bucket: "meta", key: "term"},
 	{before: minor(5), bucket: "meta", key: "confState"},
-	// Until 3.5 the log had passwords as they were typed, and every member salted and hashed them for
-	// itself.
+	// Before 3.5 the log contained plain passwords, and every member salted and hashed them
+	// separately.
 	{before: minor(5), bucket: "authUsers", same: withoutPassword},
 }
 
 func minor(n int64) semver.Version { return semver.Version{Major: 3, Minor: n} }
 
-// normal makes a record comparable, or says that it is none to compare.
+// normal normalises a record and reports whether it is to be compared.
 func normal(version semver.Version, r *record) bool {
 	for _, d := range mayDiffer {
 		if version.LessThan(d.since) || !version.LessThan(d.before) || d.bucket != r.bucket || d.key != "" && d.key != r.key {
@@ -56,7 +56,8 @@ func normal(version semver.Version, r *record) bool {
 	return true
 }
 
-// withoutPassword keeps whether there is a password. What cannot be read stays as it is.
+// withoutPassword reduces the password to whether it is set. It returns undecodable values
+// unchanged.
 func withoutPassword(value []byte) []byte {
 	var user authpb.User
 	if proto.Unmarshal(value, &user) != nil {
@@ -72,7 +73,7 @@ func withoutPassword(value []byte) []byte {
 	return plain
 }
 
-// withoutClientURLs leaves out where clients reach a member.
+// withoutClientURLs removes the client URLs of a member.
 func withoutClientURLs(value []byte) []byte {
 	var member map[string]json.RawMessage
 	if json.Unmarshal(value, &member) != nil {

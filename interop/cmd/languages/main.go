@@ -1,26 +1,27 @@
 // Languages runs programs written with common client libraries in several languages against etcd
 // and against us. Each prints a transcript, which must equal the expected one with either server.
 //
-//	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls,auth,tls-auth,jwt] [-languages rust,java] [-verbose]
-//	languages -only-etcd              etcd alone: the transcripts are right
-//	languages -only-etcd -write       and if they are not, they are written anew
+//	languages -ours PROGRAM [-etcd bin/etcd] [-modes plain,tls] [-languages rust,java] [-verbose]
+//	languages -only-etcd              checks the expected transcripts with etcd alone
+//	languages -only-etcd -write       rewrites the expected transcripts
 //	languages -only-etcd -plant all   responses are falsified in transit; each must be detected
 //
 // A program finds the server through its environment:
 //
 //	MODE       plain, tls, auth, tls-auth or jwt
 //	ENDPOINT   127.0.0.1:12345
-//	CACERT     what the server's certificate is signed with; CERT and KEY are the client's own (tls, tls-auth)
-//	USERNAME   root, who may do everything, and PASSWORD (auth, tls-auth, jwt); READER and READER_PASSWORD may read below r/ and write nothing
-//	BRIEF      if it is there, what the other modes have shown is left out (tls-auth, jwt)
+//	CACERT     the CA of the server's certificate; CERT and KEY: the client's own (tls, tls-auth)
+//	USERNAME   root, and PASSWORD (auth, tls-auth, jwt)
+//	READER     a user with read permission below r/, and READER_PASSWORD
+//	BRIEF      set in tls-auth and jwt: skip the steps that other modes cover
 //	WORKDIR    a folder for its files
 //
 // It prints one line for each step, `step: result`. A line that begins with @ is a request,
 // answered with one line on its input:
 //
-//	@restart        the server is killed, and is there again
-//	@expire         all tokens that were there have run out (auth, tls-auth, jwt)
-//	@status FILE    what etcdutl finds in a snapshot
+//	@restart        kill and restart the server
+//	@expire         wait until all existing tokens have expired (auth, tls-auth, jwt)
+//	@status FILE    the output of etcdutl snapshot status
 //
 // It exits with 0 if it ran to its end. table.go gives the reason for each program that is left out
 // of a mode.
@@ -45,8 +46,8 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// atATime is how many programs run at once: they mostly wait, for elections and for leases to run
-// out.
+// atATime is the number of concurrent runs: they mostly wait for elections and for leases to
+// expire.
 const atATime = 8
 
 type config struct {
@@ -60,7 +61,7 @@ type config struct {
 	write     bool
 }
 
-// server is a program to put to the test, and what to call it.
+// server is a tested server program with its display name.
 type server struct {
 	name   string
 	binary *cluster.Binary
@@ -71,16 +72,16 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("languages: ")
 	var c config
-	etcd := flag.String("etcd", "bin/etcd", "the server that the transcripts are of")
+	etcd := flag.String("etcd", "bin/etcd", "server that the expected transcripts come from")
 	ours := flag.String("ours", "", "our server")
 	onlyEtcd := flag.Bool("only-etcd", false, "run etcd alone")
-	plant := flag.String("plant", "", "falsify answers in this way, or in all")
+	plant := flag.String("plant", "", "name of a falsification to plant in responses, or all")
 	languageNames := flag.String("languages", "", "languages to run, instead of all")
 	modeNames := flag.String("modes", "", "modes to run, instead of all")
-	flag.StringVar(&c.expected, "expected", "languages/expected", "where the transcripts are")
-	flag.StringVar(&c.known, "known", "languages/known.txt", "which steps are known to differ with our server")
-	flag.BoolVar(&c.verbose, "verbose", false, "print transcripts as they come")
-	flag.BoolVar(&c.write, "write", false, "write transcripts down instead of comparing them")
+	flag.StringVar(&c.expected, "expected", "languages/expected", "folder of the expected transcripts")
+	flag.StringVar(&c.known, "known", "languages/known.txt", "file of the steps that are known to differ with our server")
+	flag.BoolVar(&c.verbose, "verbose", false, "print transcripts")
+	flag.BoolVar(&c.write, "write", false, "write the expected transcripts instead of comparing with them")
 	flag.Parse()
 	if (*ours == "") != *onlyEtcd || flag.NArg() > 0 || c.write && !*onlyEtcd {
 		log.Fatal("usage: languages -ours PROGRAM | -only-etcd [flags]")
@@ -125,14 +126,14 @@ func choose[T any](all []T, names string, nameOf func(T) string) ([]T, error) {
 	for _, name := range strings.Split(names, ",") {
 		at := slices.IndexFunc(all, func(one T) bool { return nameOf(one) == name })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no %q", name)
+			return nil, fmt.Errorf("unknown name %q", name)
 		}
 		chosen = append(chosen, all[at])
 	}
 	return chosen, nil
 }
 
-// compare runs every program in every mode with every server, so that one run tells all
+// compare runs every program in every mode with every server, so that one run reports all
 // differences.
 func (c *config) compare(ctx context.Context) error {
 	begun, failures, steps := time.Now(), make(chan error, c.size()), make(chan int, c.size())
@@ -172,7 +173,7 @@ func (c *config) report(failures <-chan error, steps <-chan int, took time.Durat
 	return nil
 }
 
-// each lists all runs. Only here are runs left out that a library does not support.
+// each calls run for every combination, except those that a library does not support.
 func (c *config) each(run func(language, mode, server)) {
 	for _, m := range c.modes {
 		for _, l := range c.languages {
@@ -186,7 +187,7 @@ func (c *config) each(run func(language, mode, server)) {
 	}
 }
 
-// tellLacking prints the runs that are left out.
+// tellLacking prints the skipped runs with their reasons.
 func (c *config) tellLacking() {
 	for _, m := range c.modes {
 		for _, l := range c.languages {

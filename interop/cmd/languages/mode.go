@@ -21,22 +21,22 @@ const (
 	// tokenTTL is the lifetime of an unused token, in seconds. A program that cannot renew its token
 	// must not pause for that long.
 	tokenTTL = 5
-	// signedTTL is the same for a token that no use prolongs.
+	// signedTTL is the lifetime of a signed token, which use does not prolong.
 	signedTTL = 2 * tokenTTL
-	// tokenPause is a second more, which is how exact a server is about it.
+	// tokenPause is longer than tokenTTL by one second, the precision of the server.
 	tokenPause = (tokenTTL + 1) * time.Second
 )
 
-// mode is how a server is set up.
+// mode is a configuration of the server.
 type mode struct {
 	name string
-	// flags make the server so.
+	// flags returns the server flags of the mode.
 	flags func(*certs.Files) []string
-	// prepare is done once it runs.
+	// prepare runs once the server is up.
 	prepare func(context.Context, *cluster.Member) error
-	// environment is what a program is told, beside what it is always told.
+	// environment returns additional variables for the program.
 	environment func(*certs.Files) []string
-	// secure is whether it takes TLS to reach the server.
+	// secure is set if clients must use TLS.
 	secure bool
 	// brief is set for modes that differ only in authentication: their programs skip the other steps.
 	brief bool
@@ -57,7 +57,7 @@ var modes = []mode{
 		secure:      true,
 	},
 	{name: "auth", flags: authFlags, prepare: lockUp, environment: authEnvironment},
-	// A client without a user name is the user of its certificate, who may read.
+	// A client without a user name acts as the user of its certificate, which has read permission.
 	{
 		name:  "tls-auth",
 		flags: func(c *certs.Files) []string { return append(tlsFlags(c), authFlags(c)...) },
@@ -68,7 +68,7 @@ var modes = []mode{
 		secure:      true,
 		brief:       true,
 	},
-	// Tokens that are signed: they outlive the server, and no use prolongs them.
+	// Signed tokens survive a restart of the server, and use does not prolong them.
 	{
 		name: "jwt",
 		flags: func(c *certs.Files) []string {
@@ -96,7 +96,7 @@ func authEnvironment(*certs.Files) []string {
 	return []string{"USERNAME=root", "PASSWORD=" + rootPassword, "READER=" + reader, "READER_PASSWORD=" + readerPassword}
 }
 
-// knowClient creates the user named in the client certificate, who may read below a prefix.
+// knowClient creates the user named in the client certificate, with read permission below a prefix.
 func knowClient(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		_, userErr := client.UserAddWithOptions(ctx, certs.ClientName, "", &clientv3.UserAddOptions{NoPassword: true})
@@ -107,7 +107,7 @@ func knowClient(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// lockUp creates root and a user who may read below a prefix, and enables auth.
+// lockUp creates root and a user with read permission below a prefix, and enables auth.
 func lockUp(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		var errs [8]error

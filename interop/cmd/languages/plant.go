@@ -17,28 +17,28 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// Every program puts this value, and reads it again.
+// Every program puts this value and reads it again.
 const (
 	trueValue  = "planted-true"
 	falseValue = "planted-fake"
-	// The same in base64, as a gateway has it.
+	// The base64 forms, as in the JSON of the gateway.
 	trueBase64  = "cGxhbnRlZC10cnVl"
 	falseBase64 = "cGxhbnRlZC1mYWtl"
 )
 
-// plant is a way to deceive a program, to see whether it is found. A nil one does not.
+// plant deceives a program, which the comparison must detect. A nil plant does nothing.
 type plant struct {
 	name string
-	// key is put before the program begins.
+	// key is put before the program starts.
 	key string
-	// lie stands between program and server and changes a value on its way back.
+	// lie places a proxy between program and server that alters a value in responses.
 	lie bool
 
 	listener net.Listener
 	lies     atomic.Int64
 }
 
-// plants are made anew for each run.
+// plants returns new plants for each run.
 func plants() []*plant {
 	return []*plant{{name: "a revision more", key: "planted"}, {name: "another value", lie: true}}
 }
@@ -53,7 +53,7 @@ func (p *plant) prepare(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// endpoint is where the program finds the server.
+// endpoint returns the address that the program connects to.
 func (p *plant) endpoint(server string) (string, error) {
 	if p == nil || !p.lie {
 		return server, nil
@@ -82,7 +82,7 @@ func (p *plant) serve(server string) {
 	}
 }
 
-// join carries bytes both ways until either side has enough.
+// join copies bytes in both directions until a side closes.
 func (p *plant) join(client net.Conn, address string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)
@@ -94,7 +94,8 @@ func (p *plant) join(client net.Conn, address string) {
 		io.Copy(server, client)
 		server.Close()
 	}()
-	// What both protocols have in front of a value is its length, so a lie is as long as the truth.
+	// Both protocols prefix a value with its length, so the false value has the length of the true
+	// one.
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(buffer)
@@ -113,8 +114,7 @@ func (p *plant) falsify(text []byte) []byte {
 	return told
 }
 
-// findPlanted deceives each program in each way, and expects that its transcript is not what it
-// should be.
+// findPlanted deceives each program in each way and expects its transcript to differ.
 func (c *config) findPlanted(ctx context.Context, name string) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)
@@ -122,7 +122,7 @@ func (c *config) findPlanted(ctx context.Context, name string) error {
 	for _, l := range c.languages {
 		chosen := slices.DeleteFunc(plants(), func(p *plant) bool { return name != "all" && p.name != name })
 		if len(chosen) == 0 {
-			return fmt.Errorf("nothing planted that is called %q", name)
+			return fmt.Errorf("no plant is called %q", name)
 		}
 		for _, plant := range chosen {
 			group.Go(func() error {
@@ -134,7 +134,7 @@ func (c *config) findPlanted(ctx context.Context, name string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	log.Printf("planted %d falsehoods, and found each", found.Load())
+	log.Printf("planted %d falsehoods, and detected each", found.Load())
 	return nil
 }
 
@@ -142,14 +142,14 @@ func (c *config) findOne(ctx context.Context, l language, plant *plant) error {
 	plain := modes[0]
 	transcript, err := c.play(ctx, l, plain, c.servers[0].binary, plant)
 	if plant.lie && plant.lies.Load() == 0 {
-		return fmt.Errorf("%s: nothing to plant %s in: %w", l.name, plant.name, err)
+		return fmt.Errorf("%s: found no place to plant %s: %w", l.name, plant.name, err)
 	}
-	// A program that gave up has noticed too.
+	// A program that failed has detected the plant too.
 	if err == nil {
 		err = c.same(l, plain, transcript, nil)
 	}
 	if err == nil {
-		return errors.New(l.name + ": " + plant.name + " was planted and not found")
+		return errors.New(l.name + ": " + plant.name + " was planted and not detected")
 	}
 	return nil
 }

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// patience is how long a program may take.
+	// patience bounds the run time of a program.
 	patience = 2 * time.Minute
-	// stderrShown is how much of what a program complains of is told.
+	// stderrShown is the number of bytes of stderr in an error.
 	stderrShown = 4000
 )
 
-// play is one program with a server of its own.
+// play is the run of one program with its own server.
 type play struct {
 	language language
 	mode     mode
@@ -36,7 +36,7 @@ type play struct {
 	plant    *plant
 }
 
-// play starts a server, runs a program with it, and returns the transcript, made normal.
+// play starts a server, runs a program against it and returns the normalised transcript.
 func (c *config) play(ctx context.Context, l language, m mode, binary *cluster.Binary, plant *plant) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -64,7 +64,7 @@ func (p *play) close() {
 	}
 }
 
-// start starts the server, and brings it into the state that the mode is.
+// start starts the server and prepares it for the mode.
 func (p *play) start(ctx context.Context, binary *cluster.Binary) error {
 	var err error
 	if p.certs, err = certs.New(p.dir); err != nil {
@@ -85,7 +85,7 @@ func (p *play) start(ctx context.Context, binary *cluster.Binary) error {
 	return p.plant.prepare(ctx, p.member())
 }
 
-// run runs the program to its end, and answers what it asks for meanwhile.
+// run runs the program to its end and serves its requests meanwhile.
 func (p *play) run(ctx context.Context) (string, error) {
 	endpoint, err := p.plant.endpoint(p.member().Endpoint())
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *play) run(ctx context.Context) (string, error) {
 	return names.Text(nil, transcript), err
 }
 
-// listen collects what a program prints, and does what it asks for.
+// listen collects the output of a program and serves its requests.
 func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (string, error) {
 	var transcript strings.Builder
 	lines := bufio.NewScanner(output)
@@ -153,10 +153,10 @@ func (p *play) obey(ctx context.Context, request []string) (string, error) {
 	case len(request) == 2 && request[0] == "status":
 		return snapshotStatus(ctx, request[1])
 	}
-	return "", errors.New("no such request")
+	return "", errors.New("unknown request")
 }
 
-// restart kills the server: one that was asked to stop would first wait for its clients' streams.
+// restart kills the server, because a graceful stop would wait for the streams of its clients.
 func (p *play) restart(ctx context.Context) error {
 	m := p.member()
 	if err := m.Kill(); err != nil {
@@ -168,8 +168,8 @@ func (p *play) restart(ctx context.Context) error {
 	return m.Ready(ctx)
 }
 
-// snapshotStatus is how many keys a snapshot has, up to which revision, by etcd's own tool, which
-// also looks whether it is whole.
+// snapshotStatus returns the number of keys and the revision of a snapshot as reported by etcdutl,
+// which also verifies it.
 func snapshotStatus(ctx context.Context, path string) (string, error) {
 	tool, err := filepath.Abs("bin/etcdutl")
 	if err != nil {
@@ -179,10 +179,10 @@ func snapshotStatus(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("etcdutl: %w: %s", err, out)
 	}
-	// A hash, a revision, a number of keys, a size.
+	// The fields are hash, revision, number of keys and size.
 	fields := strings.Split(strings.TrimSpace(string(out)), ", ")
 	if len(fields) < 4 {
-		return "", fmt.Errorf("etcdutl says %q", out)
+		return "", fmt.Errorf("unexpected output of etcdutl: %q", out)
 	}
 	return fmt.Sprintf("revision %s, %s keys", fields[1], fields[2]), nil
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// differencesShown is how many lines are told that are not as they should be.
+// differencesShown is the number of differing lines in an error.
 const differencesShown = 10
 
-// differs says where a transcript is not what was expected. Of the steps that are known to differ,
-// each must.
+// differs returns an error if a transcript differs from the expected one. The steps that are known
+// to differ must differ.
 func differs(expected, actual string, known []string) error {
 	want, got := strings.Split(expected, "\n"), strings.Split(actual, "\n")
 	var told []string
@@ -31,12 +31,12 @@ func differs(expected, actual string, known []string) error {
 	return errors.New(strings.Join(told[:min(len(told), differencesShown)], "\n"))
 }
 
-// isOf says whether a line is that of a step.
+// isOf returns a function that reports whether the line belongs to a step.
 func isOf(line string) func(string) bool {
 	return func(step string) bool { return strings.HasPrefix(line, step+": ") }
 }
 
-// knownOf reads which steps of a program are known to differ, from a file of lines such as
+// knownOf reads the steps of a program that are known to differ, from a file of lines such as
 //
 //	raw tls method GET
 //	raw * no text

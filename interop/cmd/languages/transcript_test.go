@@ -31,7 +31,7 @@ func TestKnownDifferences(t *testing.T) {
 	}
 	for actual, known := range map[string]string{"a: 1\nb: 2\n": "b", "a: 2\nb: 3\n": "b"} {
 		if differs("a: 1\nb: 2\n", actual, []string{known}) == nil {
-			t.Errorf("%q, but for %s, is as expected", actual, known)
+			t.Errorf("%q passed, known difference %s", actual, known)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "known.txt")
@@ -54,9 +54,9 @@ func TestChoose(t *testing.T) {
 		t.Errorf("%v, %v", some, err)
 	}
 	if _, err := choose(languages, "cobol", name); err == nil {
-		t.Error("there is no such language")
+		t.Error("an unknown language was accepted")
 	}
 	if all, _ := choose(languages, "", name); len(all) != len(languages) {
-		t.Error("not all")
+		t.Error("an empty name list did not select all languages")
 	}
 }

@@ -1,10 +1,10 @@
-// Serve starts an etcd server on a data directory that is there already, runs
-// a command that can reach it, and stops it again.
+// Serve starts an etcd server on an existing data directory, runs a command against it, and stops
+// the server.
 //
 //	serve -etcd bin/etcd DIR COMMAND [ARGUMENT...]
 //
-// The command finds the address in ETCDCTL_ENDPOINTS, and its exit status is
-// that of serve. The server's log is DIR.log.
+// The command finds the endpoint in ETCDCTL_ENDPOINTS. Serve exits with its exit code. The log of
+// the server is DIR.log.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("serve: ")
 	etcd := flag.String("etcd", "bin/etcd", "server to start")
-	name := flag.String("name", "m1", "its name")
+	name := flag.String("name", "m1", "name of the member")
 	flag.Parse()
 	if flag.NArg() < 2 {
 		log.Fatal("usage: serve [flags] DIR COMMAND [ARGUMENT...]")
