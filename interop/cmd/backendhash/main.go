@@ -1,5 +1,5 @@
-// Backendhash prints the hash of a member's database as the member itself
-// answers it (Maintenance.Hash), computed by etcd's own packages.
+// Backendhash prints the hash of a member's database, as the member returns it for
+// Maintenance.Hash, computed by etcd's own packages.
 //
 //	backendhash FILE
 package main

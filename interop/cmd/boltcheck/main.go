@@ -1,4 +1,4 @@
-// Boltcheck lets bbolt check the pages of a bolt file, and counts what is in it.
+// Boltcheck checks the pages of a bolt file with bbolt, and counts its buckets and keys.
 //
 //	boltcheck FILE
 package main

@@ -1,4 +1,4 @@
-// Boltdump prints all there is in a bolt file, as bbolt reads it.
+// Boltdump prints the content of a bolt file, as bbolt reads it.
 //
 //	boltdump FILE
 package main

@@ -1,12 +1,12 @@
-// Boltwrite makes a list of changes in a bolt file with bbolt. What the list is, the flags decide;
-// Bowline's bolt_tool makes the same ones.
+// Boltwrite applies a list of changes to a bolt file with bbolt. The flags determine the list;
+// Bowline's bolt_tool applies the same one.
 //
-//	boltwrite -seed 1 -count 5000 -nested -deletes FILE    fill a file
-//	boltwrite -seed 1 -round 0 FILE                        one of the rounds that two programs take in turn
-//	boltwrite -seed 1 -expect 3 FILE                       change nothing; is there what rounds 0 to 2 leave?
-//	boltwrite -hold FILE COMMAND [ARGUMENT...]             run a command while the file is open
+//	boltwrite -seed 1 -count 5000 -nested -deletes FILE   fill a file
+//	boltwrite -seed 1 -round 0 FILE                       apply one round; programs take turns
+//	boltwrite -seed 1 -expect 3 FILE                      verify the result of rounds 0 to 2
+//	boltwrite -hold FILE COMMAND [ARGUMENT...]            run a command while the file is open
 //
-// Files of odd shapes come by way of -page-size, -fill, -sync-freelist and -drop.
+// The flags -page-size, -fill, -sync-freelist and -drop produce files of unusual shapes.
 package main
 
 import (
@@ -34,16 +34,16 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("boltwrite: ")
 	var want options
-	flag.Uint64Var(&want.seed, "seed", 1, "what decides the changes")
+	flag.Uint64Var(&want.seed, "seed", 1, "seed of the changes")
 	flag.IntVar(&want.count, "count", 0, "number of changes")
-	flag.BoolVar(&want.nested, "nested", false, "use buckets in buckets too")
-	flag.BoolVar(&want.deletes, "deletes", false, "delete keys and buckets too")
-	flag.IntVar(&want.round, "round", -1, "make the changes of this round")
-	flag.IntVar(&want.expect, "expect", -1, "compare with what this many rounds leave")
+	flag.BoolVar(&want.nested, "nested", false, "also use nested buckets")
+	flag.BoolVar(&want.deletes, "deletes", false, "also delete keys and buckets")
+	flag.IntVar(&want.round, "round", -1, "apply the changes of this round")
+	flag.IntVar(&want.expect, "expect", -1, "compare with the result of this many rounds")
 	flag.IntVar(&want.pageSize, "page-size", 0, "page size of a new file; 0 for the system's")
-	flag.Float64Var(&want.fill, "fill", bolt.DefaultFillPercent, "how full pages are made")
-	flag.BoolVar(&want.sync, "sync-freelist", false, "write the list of free pages into the file")
-	flag.BoolVar(&want.drop, "drop", false, "at the end drop bucket alpha, which frees most pages")
+	flag.Float64Var(&want.fill, "fill", bolt.DefaultFillPercent, "fill percent of pages")
+	flag.BoolVar(&want.sync, "sync-freelist", false, "write the freelist to the file")
+	flag.BoolVar(&want.drop, "drop", false, "drop bucket alpha at the end, which frees most pages")
 	hold := flag.Bool("hold", false, "run a command while the file is open")
 	flag.Parse()
 	if flag.NArg() < 1 || *hold != (flag.NArg() > 1) {
@@ -58,7 +58,7 @@ func main() {
 func run(want options) error {
 	db, err := bolt.Open(want.file, 0o600, &bolt.Options{
 		ReadOnly: want.expect >= 0, PageSize: want.pageSize, NoFreelistSync: !want.sync,
-		// Nothing here has to survive a power cut.
+		// These files need not survive a power cut.
 		NoSync: true, NoGrowSync: true,
 		Timeout: time.Second,
 	})

@@ -1,6 +1,6 @@
-// Command raftbench measures etcd's raft at what `cargo bench -p raft` measures
-// ours at: three members in one thread commit and apply proposals of 256
-// bytes, with asynchronous storage writes that are answered at once.
+// Command raftbench runs the benchmark of `cargo bench -p raft` with etcd's raft: three members in
+// one thread commit and apply proposals of 256 bytes, with asynchronous storage writes that
+// complete at once.
 package main
 
 import (
@@ -19,7 +19,7 @@ const (
 	payload = 256
 	rounds  = 9
 	round   = 700 * time.Millisecond
-	// Entries that stay in memory behind the applied ones before they are compacted away.
+	// kept is the number of applied entries that stay in memory before compaction.
 	kept = 10_000
 )
 
@@ -61,7 +61,7 @@ func newCluster(size int) *cluster {
 	return c
 }
 
-// settle delivers messages and does storage work until there is none left.
+// settle delivers messages and completes storage writes until nothing is left to do.
 func (c *cluster) settle() {
 	for busy := true; busy; {
 		busy = false
@@ -122,7 +122,7 @@ func (c *cluster) commit(batch int, data []byte) {
 	c.settle()
 	for _, m := range c.members {
 		if m.applied != before+uint64(batch) {
-			log.Fatalf("applied %d of %d", m.applied-before, batch)
+			log.Fatalf("applied %d of %d proposals", m.applied-before, batch)
 		}
 	}
 }

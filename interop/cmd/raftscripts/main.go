@@ -1,11 +1,11 @@
-// Command raftscripts writes random scripts of raft commands, for the oracle
-// to fill in what etcd's raft does and for Bowline's raft to be held to it.
+// Command raftscripts writes random scripts of raft commands. The oracle adds the output of etcd's
+// raft, which Bowline's raft must reproduce.
 //
 //	raftscripts -seed 1 -count 200 DIR    write scripts without outputs
 //	raftscripts -trim DIR                 cut each script where etcd's raft panicked
 //
-// A script is decided by its seed alone. Election timeouts, which etcd's raft
-// draws at random, are set before every tick that could depend on them.
+// The seed alone determines a script. Election timeouts, which etcd's raft draws at random, are set
+// before every tick that could depend on them.
 package main
 
 import (
@@ -38,8 +38,8 @@ func main() {
 	}
 }
 
-// trimAll cuts scripts before the first command that made etcd's raft panic:
-// what a correct caller would never do has no right answer.
+// trimAll cuts scripts before the first command that made etcd's raft panic: the result of
+// incorrect use is not specified.
 func trimAll(dir string) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if err != nil {
@@ -54,7 +54,7 @@ func trimAll(dir string) {
 		if !panicked {
 			continue
 		}
-		// The command itself goes too; it stands behind the last blank line.
+		// The command itself, which follows the last blank line, is cut too.
 		before = before[:strings.LastIndex(before, "\n\n")+1]
 		if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
 			log.Fatal(err)
@@ -62,13 +62,13 @@ func trimAll(dir string) {
 	}
 }
 
-// generator keeps what the next command must know.
+// generator holds the state that determines the possible commands.
 type generator struct {
 	*rand.Rand
 	out     strings.Builder
 	nodes   int
-	members int // ids that have been named in changes of membership
-	stable  int // the first members that have surely applied entry 11
+	members int // ids named in conf changes
+	stable  int // first members, which have certainly applied entry 11
 	writes  int
 	async   bool
 }
@@ -87,12 +87,12 @@ func script(seed int64) string {
 	return g.out.String()
 }
 
-// emit writes a command without input. Its output is the oracle's to fill in.
+// emit writes a command without input. The oracle adds the output.
 func (g *generator) emit(format string, args ...any) {
 	fmt.Fprintf(&g.out, format+"\n----\n\n", args...)
 }
 
-// start adds the first members, all with the same options, as a cluster has.
+// start adds the first members, all with the same options.
 func (g *generator) start() {
 	voters := 1 + g.Intn(4)
 	var ids []string
@@ -168,7 +168,7 @@ func (g *generator) step() {
 		failed := [...]string{"", " failed=true"}[g.Intn(2)]
 		g.emit("report-snapshot %d %d%s", g.node(), g.node(), failed)
 	case n < 95:
-		// What has not been applied must not be compacted away.
+		// Entries that are not applied must not be compacted.
 		if node := g.node(); node <= g.stable {
 			g.emit("compact %d 11", node)
 		}
@@ -215,7 +215,7 @@ func (g *generator) tick() {
 	}
 }
 
-// change proposes a change of membership, and starts the members it may add.
+// change proposes a conf change, and starts the members that it may add.
 func (g *generator) change() {
 	if g.members < 6 && g.Intn(2) == 0 {
 		g.members++

@@ -1,5 +1,5 @@
-// Snapimage prints the membership in the newest snapshot file of a folder: the voters, and the
-// files of the v2 store by name.
+// Snapimage prints the membership in the newest snapshot file of a folder: the voters and learners,
+// and the files of the v2 store by name.
 //
 //	snapimage DIR
 //	snapimage -replace OLD=NEW DIR
@@ -8,8 +8,7 @@
 //	/0/members/305db25c258609ea/raftAttributes {"peerURLs":["http://127.0.0.1:10807"]}
 //	/0/version 3.5.0
 //
-// With -replace it changes the text of that image instead, wherever it says OLD, in a file that is
-// as sound as before.
+// With -replace it replaces OLD with NEW in the image and writes a valid file.
 package main
 
 import (
@@ -56,7 +55,7 @@ func run(dir, replace string) error {
 	}
 	old, text, found := strings.Cut(replace, "=")
 	if !found || !bytes.Contains(newest.GetData(), []byte(old)) {
-		return fmt.Errorf("the image does not say %q", old)
+		return fmt.Errorf("the image does not contain %q", old)
 	}
 	newest.Data = bytes.ReplaceAll(newest.GetData(), []byte(old), []byte(text))
 	return files.SaveSnap(newest)
@@ -73,13 +72,13 @@ func show(w io.Writer, snapshot *raftpb.Snapshot) error {
 	return nil
 }
 
-// node is a file of the v2 store, or a directory.
+// node is a file or a directory of the v2 store.
 type node struct {
 	Path, Value string
 	Children    map[string]node
 }
 
-// show prints the files of a directory in the order of their names. An empty directory is none.
+// show prints the files of a directory in the order of their names. It skips empty directories.
 func (n node) show(w io.Writer) {
 	if n.Children == nil {
 		fmt.Fprintln(w, n.Path, n.Value)

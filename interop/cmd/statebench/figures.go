@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// durations are how long something took, each time.
+// durations are the measured times of repeated runs.
 type durations []time.Duration
 
 func (d durations) String() string {
@@ -16,7 +16,7 @@ func (d durations) String() string {
 	return fmt.Sprintf("%12s %26s", short(sorted[len(sorted)/2]), spread)
 }
 
-// short writes a duration with one decimal.
+// short formats a duration with one decimal.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -28,7 +28,7 @@ func short(d time.Duration) string {
 	}
 }
 
-// rates are how often something happens in a second, each time.
+// rates are the measured operations per second of repeated runs.
 type rates []float64
 
 func (r rates) String() string {
@@ -46,7 +46,7 @@ func timed(act func()) time.Duration {
 	return time.Since(begun)
 }
 
-// bytesKept is by how much the heap has grown when all garbage is gone.
+// bytesKept returns the growth of the heap by act, after garbage collection.
 func bytesKept(act func()) float64 {
 	before := heap()
 	act()
@@ -54,7 +54,7 @@ func bytesKept(act func()) float64 {
 }
 
 func heap() uint64 {
-	// What has a finalizer, or waits in a pool, goes with the second.
+	// The second collection frees objects with finalizers and those in pools.
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -62,7 +62,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// allocations counts those of the whole process.
+// allocations returns the number of allocations of the whole process.
 func allocations() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

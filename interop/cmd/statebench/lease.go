@@ -15,8 +15,8 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-// ttl is long enough for none to expire meanwhile, since etcd's lessor has only the real clock.
-// What they cost does not depend on it.
+// ttl is long enough that no lease expires during a run, since etcd's lessor uses the real clock.
+// The cost does not depend on it.
 const ttl = 3600
 
 func measureLease(folder string, effort effort) {
@@ -34,7 +34,7 @@ func measureLease(folder string, effort effort) {
 	fmt.Println()
 }
 
-// leaseIDs are spread like those of clients that choose their own at random.
+// leaseIDs returns ids spread like those that clients choose at random.
 func leaseIDs(leases int) []lease.LeaseID {
 	ids := make([]lease.LeaseID, leases)
 	for n := range ids {
@@ -47,9 +47,9 @@ func newLessor(database backend.Backend) lease.Lessor {
 	return lease.NewLessor(zap.NewNop(), database, nil, lease.LessorConfig{})
 }
 
-// grantAll fills the database. It is not measured: etcd sorts what waits to be committed with each
-// grant that is out of order, so that a million would take minutes, and in order they are not what
-// ours does.
+// grantAll fills the database. It is not measured: etcd sorts the pending batch at each grant out
+// of order, so that a million would take minutes, and ordered grants are not what our benchmark
+// does.
 func grantAll(database backend.Backend, ids []lease.LeaseID) {
 	lessor := newLessor(database)
 	for _, id := range slices.Sorted(slices.Values(ids)) {
@@ -60,7 +60,7 @@ func grantAll(database backend.Backend, ids []lease.LeaseID) {
 	database.ForceCommit()
 }
 
-// restoreLeases starts from the database, as after a restart.
+// restoreLeases restores the lessor from the database, as after a restart.
 func restoreLeases(database backend.Backend, effort effort) lease.Lessor {
 	var lessor lease.Lessor
 	var took time.Duration
@@ -73,7 +73,7 @@ func restoreLeases(database backend.Backend, effort effort) lease.Lessor {
 	return lessor
 }
 
-// promote runs while another goroutine renews and notes how long it has to wait.
+// promote measures a promotion while another goroutine renews leases and records its longest wait.
 func promote(lessor lease.Lessor, ids []lease.LeaseID) {
 	kept := bytesKept(func() { lessor.Promote(0) })
 	fmt.Printf("a leader keeps, on top       %12.1f bytes a lease\n", kept/float64(len(ids)))
@@ -94,13 +94,13 @@ func longestRenewal(lessor lease.Lessor, ids []lease.LeaseID, done *atomic.Bool)
 	random := workload.Seeded(0, 1)
 	for !done.Load() {
 		id := ids[random.Next()%uint64(len(ids))]
-		// Refused as long as the lessor has not been promoted.
+		// The renewal is refused until the lessor is promoted.
 		longest = max(longest, timed(func() { lessor.Renew(id) }))
 	}
 	return longest
 }
 
-// renew renews leases at random, from some goroutines.
+// renew renews random leases from several goroutines.
 func renew(lessor lease.Lessor, ids []lease.LeaseID, effort effort, goroutines int) {
 	each := effort.renewals / goroutines
 	var perSecond rates
@@ -129,7 +129,7 @@ func renewSome(lessor lease.Lessor, ids []lease.LeaseID, random *workload.Random
 	}
 }
 
-// attach gives one key of 40 bytes to each of some leases.
+// attach attaches one key of 40 bytes to every tenth lease.
 func attach(lessor lease.Lessor, ids []lease.LeaseID) {
 	keys := make([][]byte, len(ids)/10)
 	for n := range keys {

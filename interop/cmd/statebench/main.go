@@ -1,7 +1,6 @@
-// Statebench measures etcd's state machine at what Bowline's own benches measure
-// ours at, with etcd's own packages: keys and their history, watchers, leases.
-// It does the same work with the same keys, values and ids, in the same order,
-// and prints lines with the same words, so that the two can be joined.
+// Statebench benchmarks etcd's state machine, with etcd's own packages: keys and their history,
+// watchers, leases. It does the same work as Bowline's benchmarks, with the same keys, values and
+// ids in the same order, and prints lines with the same names, so that the results can be joined.
 //
 //	statebench [-dir DIR] [-only store,watch,lease] [-quick]
 //
@@ -9,8 +8,7 @@
 //	watch    cargo bench -p mvcc --bench watch
 //	lease    cargo bench -p lease
 //
-// Databases are opened as a server opens them: a commit every 100 ms or ten thousand changes,
-// synced.
+// Databases are opened as in a server: with a synced commit every 100 ms or 10,000 changes.
 package main
 
 import (
@@ -27,14 +25,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// effort is how much to measure.
+// effort is the size of a run.
 type effort struct {
 	keys          int
 	watchers      int
 	publishRounds int
 	leases        int
 	leaseRounds   int
-	// renewals is how many there are in a round.
+	// renewals is the number of renewals per round.
 	renewals int
 }
 
@@ -56,8 +54,8 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("statebench: ")
 	dir := flag.String("dir", os.TempDir(), "folder on the disk to measure")
-	only := flag.String("only", "store,watch,lease", "which parts, separated by commas")
-	isQuick := flag.Bool("quick", false, "little of everything, to see that it runs")
+	only := flag.String("only", "store,watch,lease", "comma-separated parts to run")
+	isQuick := flag.Bool("quick", false, "a small run, to check that the benchmarks work")
 	flag.Parse()
 	chosen := full
 	if *isQuick {
@@ -70,7 +68,7 @@ func main() {
 	}
 }
 
-// inFolder makes a folder for a while.
+// inFolder calls use with a temporary folder.
 func inFolder(dir string, use func(folder string)) {
 	folder, err := os.MkdirTemp(dir, "statebench-")
 	must(err)
@@ -82,12 +80,12 @@ func openBackend(folder string) backend.Backend {
 	return backend.NewDefaultBackend(zap.NewNop(), filepath.Join(folder, "db"))
 }
 
-// openStore restores a store. There are no leases.
+// openStore restores a store without leases.
 func openStore(database backend.Backend) mvcc.WatchableKV {
 	return mvcc.New(zap.NewNop(), database, &lease.FakeLessor{}, mvcc.StoreConfig{})
 }
 
-// withStore opens the database of a folder for a while.
+// withStore calls use with the store of a folder.
 func withStore(folder string, use func(mvcc.WatchableKV)) {
 	database := openBackend(folder)
 	store := openStore(database)
@@ -102,7 +100,7 @@ func must(err error) {
 	}
 }
 
-// check panics if something that was measured has not been done.
+// check panics unless the measured operation succeeded.
 func check(done bool, what string) {
 	if !done {
 		panic(what)

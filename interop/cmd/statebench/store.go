@@ -21,15 +21,15 @@ const (
 	keyBytes   = 64
 	valueBytes = 256
 	rangeKeys  = 500
-	// Etcd counts all keys to the end of a range, whatever its limit is, so its ranges are measured
-	// for a while and not to a number.
+	// etcd counts all keys up to the end of a range, whatever the limit, so ranges are measured for
+	// a fixed time instead of a fixed number.
 	rangesTake = 15 * time.Second
 )
 
-// all is the key and the end of a range over everything.
+// all is the key and the range end of a range over all keys.
 var all = []byte{0}
 
-// storeBench is a store at work.
+// storeBench runs the benchmarks of one store.
 type storeBench struct {
 	store  mvcc.WatchableKV
 	keys   int
@@ -58,7 +58,7 @@ func measureStore(folder string, effort effort) {
 	fmt.Println()
 }
 
-// key is the nth of all, in an order that has nothing to do with theirs.
+// key returns the nth key in a shuffled order.
 func key(n, keys int) []byte {
 	shuffled := uint64(n) * 0x9E3779B1 % uint64(keys)
 	name := fmt.Appendf(make([]byte, 0, keyBytes), "/registry/pods/default/%012d/", shuffled)
@@ -77,18 +77,18 @@ func (b *storeBench) randomKey() []byte {
 	return key(int(b.random>>33)%b.keys, b.keys)
 }
 
-// put does what the applier does with a put.
+// put executes a put as the applier does.
 func (b *storeBench) put(request *pb.PutRequest) {
 	_, _, err := txn.Put(context.Background(), zap.NewNop(), &lease.FakeLessor{}, b.store, request)
 	must(err)
 }
 
-// get does what a server does with a range once it may be read.
+// get executes a range as a server does, after the wait for the read index.
 func (b *storeBench) get(request *pb.RangeRequest) *pb.RangeResponse {
 	return b.getCounted(request, true)
 }
 
-// getCounted leaves out, if told so, how many keys there are beyond the limit.
+// getCounted executes a range, optionally without the total count beyond the limit.
 func (b *storeBench) getCounted(request *pb.RangeRequest, withTotal bool) *pb.RangeResponse {
 	response, _, err := txn.Range(context.Background(), zap.NewNop(), b.store, request, withTotal)
 	must(err)
@@ -116,7 +116,7 @@ func (b *storeBench) read() {
 	report("point read at latest, framed", b.keys, took)
 }
 
-// frame makes of a response the bytes that a client gets.
+// frame encodes a response as a gRPC frame.
 func frame(response *pb.RangeResponse) []byte {
 	framed, err := proto.Marshal(response)
 	must(err)
@@ -134,8 +134,8 @@ func (b *storeBench) ranges() {
 		request.Revision = revision
 		return b.get(request)
 	})
-	// Only a stream of ranges does without the count. It is here to tell what the count costs, and has
-	// no counterpart.
+	// Only RangeStream skips the count. This figure shows what the count costs, and has no
+	// counterpart in our benchmark.
 	b.rangeOften("range of 500 keys, framed, not counted", func(request *pb.RangeRequest) *pb.RangeResponse {
 		return b.getCounted(request, false)
 	})
@@ -156,7 +156,7 @@ func (b *storeBench) compareAndPut() {
 	took := timed(func() {
 		for range rounds {
 			key := b.randomKey()
-			// With the shared buffer, as by default.
+			// The shared buffer is the default.
 			response, _, err := txn.Txn(context.Background(), zap.NewNop(), compareRequest(key), true, b.store, &lease.FakeLessor{}, false)
 			must(err)
 			check(response.Succeeded, "a key is missing")
@@ -165,7 +165,7 @@ func (b *storeBench) compareAndPut() {
 	report("compare and put", rounds, took)
 }
 
-// compareRequest puts a key if it has ever been put.
+// compareRequest puts a key if it exists.
 func compareRequest(key []byte) *pb.TxnRequest {
 	compare := &pb.Compare{
 		Result: pb.Compare_GREATER, Target: pb.Compare_MOD, Key: key, TargetUnion: &pb.Compare_ModRevision{ModRevision: 0},
@@ -174,8 +174,8 @@ func compareRequest(key []byte) *pb.TxnRequest {
 	return &pb.TxnRequest{Compare: []*pb.Compare{compare}, Success: []*pb.RequestOp{put}}
 }
 
-// rangeBesideAWriter finds how long a put takes at most while all keys are ranged over, again and
-// again; and without that.
+// rangeBesideAWriter measures the longest put with and without a concurrent loop of ranges over all
+// keys.
 func (b *storeBench) rangeBesideAWriter() {
 	for _, hasReader := range []bool{false, true} {
 		var done atomic.Bool
@@ -212,8 +212,8 @@ func (b *storeBench) slowestPuts() [3]time.Duration {
 
 // restore opens a store as after a restart.
 func restore(folder string, keys int, what string) {
-	// Etcd's metrics hold on to the store that was opened last, which is to be gone before this one is
-	// weighed.
+	// etcd's metrics keep a reference to the store opened last. Opening an empty one releases it
+	// before the memory is measured.
 	inFolder(folder, func(empty string) { withStore(empty, func(mvcc.WatchableKV) {}) })
 	database := openBackend(folder)
 	var store mvcc.WatchableKV

@@ -22,7 +22,7 @@ var (
 	published = bytes.Repeat([]byte{7}, publishedBytes)
 )
 
-// watched is what a watcher watches: a key, or a range if it has an end.
+// watched is the key of a watcher, or its range if end is set.
 type watched struct{ key, end []byte }
 
 func oneKey(format string, values ...any) watched {
@@ -31,7 +31,7 @@ func oneKey(format string, values ...any) watched {
 
 func keysFrom(key, end string) watched { return watched{[]byte(key), []byte(end)} }
 
-// watchBench has watchers of one database.
+// watchBench runs the benchmarks of watchers on one database.
 type watchBench struct {
 	folder string
 	effort effort
@@ -63,9 +63,8 @@ func measureWatch(folder string, effort effort) {
 	fmt.Println()
 }
 
-// publish puts a key before watchers, of which `interested` want it. A put returns when it is in
-// their channels, so what is timed is the whole put: that with no watcher says what of it is not
-// the watchers'.
+// publish puts a key that `interested` of the watchers watch. A put returns after its event is in
+// their channels, so the whole put is timed; the run without watchers gives the base cost.
 func (b watchBench) publish(name string, watchers, interested int, what func(int) watched) {
 	withStore(b.folder, func(store mvcc.WatchableKV) {
 		streams := openStreams(store, watchers, 0, what)
@@ -74,16 +73,16 @@ func (b watchBench) publish(name string, watchers, interested int, what func(int
 		for range b.effort.publishRounds {
 			before := allocations()
 			times = append(times, timed(func() { store.Put(hot, published, lease.NoLease) }))
-			// A commit that falls into a put allocates too: the least is that of the put.
+			// A commit during a put allocates too, so the minimum is that of the put alone.
 			fewest = min(fewest, allocations()-before)
-			check(drain(streams) == interested, "not all have the event")
+			check(drain(streams) == interested, "not all watchers got the event")
 		}
 		fmt.Printf("%-44s %s %12d\n", name, times, fewest)
 		closeAll(streams)
 	})
 }
 
-// openStreams has a watcher in each.
+// openStreams opens streams with one watcher each.
 func openStreams(store mvcc.WatchableKV, count int, startRevision int64, what func(int) watched) []mvcc.WatchStream {
 	streams := make([]mvcc.WatchStream, count)
 	for i := range streams {
@@ -98,7 +97,7 @@ func watch(stream mvcc.WatchStream, what watched, startRevision int64) {
 	must(err)
 }
 
-// drain counts the events that wait, and takes them.
+// drain receives all queued events and returns their number.
 func drain(streams []mvcc.WatchStream) (events int) {
 	for _, stream := range streams {
 		for len(stream.Chan()) > 0 {
@@ -114,7 +113,7 @@ func closeAll(streams []mvcc.WatchStream) {
 	}
 }
 
-// read takes and encodes what was published to all.
+// read receives and encodes the published events of all streams.
 func (b watchBench) read() {
 	withStore(b.folder, func(store mvcc.WatchableKV) {
 		streams := openStreams(store, b.effort.watchers, 0, func(int) watched { return watched{key: hot} })
@@ -132,7 +131,7 @@ func (b watchBench) read() {
 	})
 }
 
-// encode makes of a response the bytes that a client gets.
+// encode encodes a response for the client.
 func encode(response mvcc.WatchResponse) []byte {
 	encoded, err := proto.Marshal(&pb.WatchResponse{
 		Header:  &pb.ResponseHeader{ClusterId: 1, MemberId: 2, Revision: response.Revision, RaftTerm: 3},
@@ -143,8 +142,8 @@ func encode(response mvcc.WatchResponse) []byte {
 	return encoded
 }
 
-// catchUp has watchers begin a thousand revisions ago. Etcd serves 512 at a time, and waits between
-// as long as that took.
+// catchUp starts watchers 1,000 revisions in the past. etcd serves 512 of them at a time and then
+// sleeps for as long as that took.
 func (b watchBench) catchUp() {
 	withStore(b.folder, func(store mvcc.WatchableKV) {
 		start := store.Rev() + 1

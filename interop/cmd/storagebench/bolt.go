@@ -21,18 +21,19 @@ import (
 
 const (
 	valueBytes = 256
-	// etcd commits at the latest after so many changes.
+	// perCommit is the number of changes after which etcd commits.
 	perCommit = 10_000
-	// Commits of this many keys are what a steady trickle of writes makes.
+	// smallCommit is the size of a commit under a low, steady rate of writes.
 	smallCommit = 100
 	commits     = 200
-	// Revisions grow, so etcd packs pages fuller than bbolt would.
+	// fillPercent is etcd's value: revisions grow, so pages can be filled more than bbolt's
+	// default.
 	fillPercent = 0.9
 )
 
 var bucketName = []byte("key")
 
-// options are etcd's options for its database on Linux.
+// options returns etcd's options for its database on Linux.
 func options() *bolt.Options {
 	return &bolt.Options{
 		MmapFlags:       syscall.MAP_POPULATE,
@@ -42,10 +43,10 @@ func options() *bolt.Options {
 	}
 }
 
-// revision is a key: 8 bytes of main revision, '_', and 8 bytes of sub revision, which is 0.
+// revision is a key: 8 bytes of main revision, '_', and 8 bytes of sub revision, here 0.
 type revision [17]byte
 
-// at makes it the key of a main revision.
+// at sets the main revision and returns the key.
 func (r *revision) at(main uint64) []byte {
 	binary.BigEndian.PutUint64(r[:], main)
 	r[8] = '_'
@@ -54,7 +55,7 @@ func (r *revision) at(main uint64) []byte {
 
 var value = bytes.Repeat([]byte{7}, valueBytes)
 
-// million loads a file with a million keys and works on it.
+// million loads a file with a million keys and measures operations on it.
 func million(dir string, report func(string, float64, string)) error {
 	const keys = 1_000_000
 	file := filepath.Join(dir, "storagebench-1m.db")
@@ -82,7 +83,7 @@ func million(dir string, report func(string, float64, string)) error {
 	})
 }
 
-// best is the shortest time of five.
+// best returns the shortest of five times.
 func best(work func() error) (float64, error) {
 	shortest := math.Inf(1)
 	for range 5 {
@@ -95,7 +96,8 @@ func best(work func() error) (float64, error) {
 	return shortest, nil
 }
 
-// tenMillion takes minutes to load its file, which stays for the next time.
+// tenMillion measures a file with ten million keys. Loading takes minutes, so the file is kept for
+// later runs.
 func tenMillion(dir string, report func(string, float64, string)) error {
 	file := filepath.Join(dir, "storagebench-10m.db")
 	if _, err := os.Stat(file); err != nil {
@@ -122,7 +124,7 @@ func opened(file string, use func(*bolt.DB) error) error {
 	return use(db)
 }
 
-// load puts keys in order into a new file, in commits of the size that etcd makes.
+// load puts keys in order into a new file, in commits of etcd's size.
 func load(file string, keys uint64) error {
 	os.Remove(file)
 	return opened(file, func(db *bolt.DB) error {
@@ -152,13 +154,13 @@ func putAll(db *bolt.DB, from, to uint64) error {
 	})
 }
 
-// get reads as many random keys as there are.
+// get reads random keys, as many as the file holds.
 func get(tx *bolt.Tx, keys uint64) error {
 	bucket, random := tx.Bucket(bucketName), workload.Seeded(1, 0)
 	var key revision
 	for range keys {
 		if len(bucket.Get(key.at(random.Next()%keys))) != valueBytes {
-			return fmt.Errorf("no value at %x", key)
+			return fmt.Errorf("key %x has no value", key)
 		}
 	}
 	return nil
@@ -170,7 +172,7 @@ func scan(tx *bolt.Tx, keys int) error {
 		sum += len(key) + len(value)
 	}
 	if want := keys * (17 + valueBytes); sum != want {
-		return fmt.Errorf("scanned %d bytes of %d", sum, want)
+		return fmt.Errorf("scanned %d bytes, expected %d", sum, want)
 	}
 	return nil
 }
@@ -204,7 +206,7 @@ func lastRevision(db *bolt.DB) (last uint64, err error) {
 	return last, err
 }
 
-// defragment lets etcd's own backend rewrite a file of about a gigabyte, half of which is free.
+// defragment lets etcd's backend defragment a file of about 1 GB, half of which is free.
 func defragment(dir string, report func(string, float64, string)) error {
 	const keys = 3_200_000
 	file := filepath.Join(dir, "storagebench-1g.db")
@@ -225,7 +227,7 @@ func defragment(dir string, report func(string, float64, string)) error {
 	return nil
 }
 
-// deleteHalf deletes every other ten thousand keys.
+// deleteHalf deletes every other block of 10,000 keys.
 func deleteHalf(db *bolt.DB, keys uint64) error {
 	for first := uint64(0); first < keys; first += 2 * perCommit {
 		err := db.Update(func(tx *bolt.Tx) error {

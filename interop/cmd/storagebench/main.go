@@ -1,10 +1,10 @@
-// Storagebench measures etcd's storage at what Bowline's own benches measure
-// ours at, and prints a line for each figure:
+// Storagebench benchmarks etcd's storage like Bowline's own benchmarks, and prints a line for each
+// figure:
 //
 //	bolt_load_1m 3.2140 s
 //	wal_append_16_p99 812.0000 us
 //
-// The names are those of `cargo bench -p bolt -p wal`, so that the two can be joined.
+// The names are those of `cargo bench -p bolt -p wal`, so that the results can be joined.
 //
 //	storagebench [-dir DIR] [-only bolt_,wal_append_1_] [-skip 10m]
 package main
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// measure is a group of figures that are found together.
+// measure is a group of figures that one function measures.
 type measure struct {
 	figures []string
 	run     func(dir string, report func(name string, value float64, unit string)) error
@@ -36,9 +36,9 @@ var measures = []measure{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("storagebench: ")
-	dir := flag.String("dir", "", "folder on the disk to measure; the file with ten million keys stays there for the next time")
-	only := flag.String("only", "", "only figures whose names contain one of these, separated by commas")
-	skip := flag.String("skip", "", "no figures whose names contain one of these")
+	dir := flag.String("dir", "", "folder on the disk to measure; the file with ten million keys is kept there for later runs")
+	only := flag.String("only", "", "comma-separated parts of the names of the figures to measure")
+	skip := flag.String("skip", "", "comma-separated parts of the names of the figures to skip")
 	flag.Parse()
 	if *dir == "" {
 		made, err := os.MkdirTemp("", "storagebench-")

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// saves fit into one segment, whatever they carry.
+	// saves is the number of measured saves, which fit into one segment.
 	saves = 500
-	// warmUp is how many go before, uncounted.
+	// warmUp is the number of saves before the measurement.
 	warmUp = 20
 )
 
-// appends saves this many entries at a time, each save synced.
+// appends measures synced saves of this many entries each.
 func appends(entries int) func(string, func(string, float64, string)) error {
 	return func(dir string, report func(string, float64, string)) error {
 		dir = filepath.Join(dir, "storagebench.wal")
@@ -61,8 +61,8 @@ func saveAll(log *wal.WAL, batch batch) (took []time.Duration, cpu time.Duration
 	return took, cpuTime() - cpuBefore, nil
 }
 
-// batch is the entries of one save. They are used again for the next, so that making them is not
-// measured.
+// batch is the entries of one save. They are reused, so that the measurement excludes allocating
+// them.
 type batch []*raftpb.Entry
 
 func newBatch(entries int) batch {
@@ -75,7 +75,8 @@ func newBatch(entries int) batch {
 	return b
 }
 
-// advance moves the entries behind themselves, and gives the state that commits them.
+// advance moves the indexes of the entries past the batch, and returns the hard state that commits
+// them.
 func (b batch) advance() *raftpb.HardState {
 	for _, entry := range b {
 		*entry.Index += uint64(len(b))
@@ -83,7 +84,7 @@ func (b batch) advance() *raftpb.HardState {
 	return &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(1)), Commit: new(*b[len(b)-1].Index)}
 }
 
-// cpuTime is what this process has used of the processors, in user code and in the kernel.
+// cpuTime returns the user and system time of this process.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -1,5 +1,4 @@
-// Waldump prints the records of a log, as etcd's decoder reads them, and the
-// snapshot files beside it.
+// Waldump prints the records of a log, as etcd's decoder reads them, and optionally snapshot files.
 //
 //	waldump [-snap DIR] DIR
 package main

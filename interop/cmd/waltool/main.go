@@ -1,10 +1,9 @@
-// Waltool opens a log with etcd's own package the way a server does, for writing, and appends to
-// it.
+// Waltool opens a log for writing with etcd's own package, as a server does, and appends to it.
 //
-//	waltool check DIR                          open, read all, print a summary
-//	waltool append -seed 1 -round 0 [-big] DIR the saves of a round, which Bowline's wal_write knows too
-//	waltool noops -n 5 DIR                     empty entries behind the last one, all committed
-//	waltool hold DIR COMMAND [ARGUMENT...]     run a command while the log is open
+//	waltool check DIR                            read all records, print a summary
+//	waltool append -seed 1 -round 0 [-big] DIR   append a round of the workload shared with wal_write
+//	waltool noops -n 5 DIR                       append empty, committed entries
+//	waltool hold DIR COMMAND [ARGUMENT...]       run a command while the log is open
 package main
 
 import (
@@ -113,7 +112,7 @@ func noops(dir string, n int) error {
 	return l.Close()
 }
 
-// opened is a log that is ready for appending.
+// opened is a log that is ready for appends.
 type opened struct {
 	*wal.WAL
 	entries int
@@ -129,7 +128,7 @@ func openOrCreate(dir string) (*opened, error) {
 	return &opened{WAL: w}, err
 }
 
-// open starts at the newest snapshot record that is committed, as a server does.
+// open starts at the newest committed snapshot record, as a server does.
 func open(dir string) (*opened, error) {
 	valid, err := wal.ValidSnapshotEntries(zap.NewNop(), dir)
 	if err != nil {

@@ -2,13 +2,14 @@
 //
 // It ignores only properties that differ between any two servers:
 //
-//   - cluster, member and term in a header, and what a token is
+//   - cluster, member and term in a header, and the content of a token
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
-//   - how much of a lease is left, within a minute, as long as something is and not more than was granted; a restart gives
-//     leases their whole time again, and an election timeout
-//   - the order of equals in a sorted range, where etcd sorted more than a dozen keys and so did not keep it
-//   - how many responses the events of a watch come in, as long as each is sound (see Watch)
-//   - reports of progress on a stream with a watch that a compaction ended: etcd gives none
+//   - the remaining TTL of a lease, by at most a minute, if it is positive and at most the granted
+//     TTL; a restart renews leases and extends them by an election timeout
+//   - the order of equal elements in a sorted range of more than a dozen keys, for which etcd's sort
+//     is not stable
+//   - the grouping of watch events into responses, if each response is valid (see Watch)
+//   - progress notifications on a stream with a watch that a compaction canceled: etcd sends none
 package compare
 
 import (
@@ -104,7 +105,7 @@ func normalTimeToLive(reply *pb.LeaseTimeToLiveResponse) {
 	}
 }
 
-// normalTxn looks for ranges in the branch that was taken.
+// normalTxn normalises the ranges in the branch that was taken.
 func normalTxn(request *pb.TxnRequest, reply *pb.TxnResponse) {
 	ops := request.Success
 	if !reply.Succeeded {
@@ -112,7 +113,7 @@ func normalTxn(request *pb.TxnRequest, reply *pb.TxnResponse) {
 	}
 	for i, response := range reply.Responses {
 		if i >= len(ops) {
-			// Too many responses: a difference that remains.
+			// More responses than operations are a difference; keep it.
 			return
 		}
 		if inner := response.GetResponseRange(); inner != nil && ops[i].GetRequestRange() != nil {

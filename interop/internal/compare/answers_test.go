@@ -43,11 +43,11 @@ func TestErrorsAreComparedByCodeAndText(t *testing.T) {
 		"reply": reply(&pb.PutResponse{}),
 	} {
 		if Answers(&pb.PutRequest{}, denied, other, 0) {
-			t.Errorf("%s made no difference", what)
+			t.Errorf("%s was not detected", what)
 		}
 	}
 	if !Answers(&pb.PutRequest{}, denied, denied, 0) {
-		t.Error("the same error is not the same")
+		t.Error("equal errors compare as different")
 	}
 }
 
@@ -75,7 +75,7 @@ func TestWhatIsLeftOfALeaseHasToBePossibleAndAboutTheSame(t *testing.T) {
 		return Answers(request, reply(of(here, 1000)), reply(of(there, 1000)), 100*time.Second)
 	}
 	if !renewed(500, 660) || renewed(500, 661) || renewed(661, 500) {
-		t.Error("a restart gives leases on one side what had run out, and no more")
+		t.Error("a restart may only restore the elapsed TTL of leases on one side")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestLeasesAndAlarmsAreSets(t *testing.T) {
 		&pb.AlarmResponse{Alarms: []*pb.AlarmMember{one, two}}, &pb.AlarmResponse{Alarms: []*pb.AlarmMember{two, one}}, true)
 }
 
-// versions is a reply with keys a, b, c, ... of these versions.
+// versions returns a reply with keys a, b, c, ... of these versions.
 func versions(more bool, count int64, of ...int64) *pb.RangeResponse {
 	r := &pb.RangeResponse{Count: count, More: more}
 	for i, version := range of {
@@ -199,6 +199,6 @@ func TestAnswersStayAsTheyWere(t *testing.T) {
 	before := proto.Clone(long)
 	Answers(&pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}, reply(long), reply(long), 0)
 	if !proto.Equal(before, long) {
-		t.Error("comparing changed an answer")
+		t.Error("the comparison modified a response")
 	}
 }

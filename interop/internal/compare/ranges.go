@@ -11,8 +11,8 @@ import (
 // stable is the number of elements up to which Go uses insertion sort, which is stable.
 const stable = 12
 
-// normalRange puts equals into the order of their keys, and forgets which of them were kept if the
-// limit cut through them.
+// normalRange sorts equal elements by key, and clears those that the limit may have cut
+// differently.
 func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	normalHeader(reply.Header)
 	if request.SortTarget == pb.RangeRequest_KEY || sorted(request, reply) <= stable {
@@ -29,9 +29,10 @@ func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	}
 }
 
-// sorted is how many elements etcd has sorted for a reply, or the most that may have been: unless
-// the limit cut some off, those that are there; without an order and filters, one more than the
-// limit; else up to all that are counted.
+// sorted returns an upper bound on the number of elements that etcd sorted for a reply: the
+// sorted returns an upper bound on the number of elements that etcd sorted for a reply: the
+// returned ones if the limit cut none off; one more without an order and filters; else the total
+// count.
 func sorted(request *pb.RangeRequest, reply *pb.RangeResponse) int64 {
 	switch {
 	case !reply.More:
@@ -67,15 +68,15 @@ func same(request *pb.RangeRequest, a, b *mvccpb.KeyValue) bool {
 	case pb.RangeRequest_MOD:
 		return a.ModRevision == b.ModRevision
 	case pb.RangeRequest_VALUE:
-		// Without values, all look alike.
+		// Without values, all elements are equal.
 		return request.KeysOnly || bytes.Equal(a.Value, b.Value)
 	default:
 		return false
 	}
 }
 
-// forget leaves of each element only what it was sorted by. One that no reply may hold, because its
-// key is not in the range or has come before, stays as it is, and so a difference.
+// forget keeps only the sort key of each element. An element that no valid reply contains, because
+// its key is out of range or repeated, stays unchanged and so remains a difference.
 func forget(request *pb.RangeRequest, tie []*mvccpb.KeyValue) {
 	seen := map[string]bool{}
 	for i, kv := range tie {

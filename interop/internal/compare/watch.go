@@ -17,43 +17,41 @@ import (
 //
 //	watch 3   created | put a@5 | put b@5 | delete a@7 | canceled
 //
-// Events of one revision come together, unless they are marked as fragments, which only a watch
-// that asked for them gets, and of which there is a last; beyond that it does not matter in how
-// many responses they come. Everything else is compared as it is. What watches get is not ordered
-// among them.
+// Events of one revision arrive in one response, unless they are marked as fragments, which only a
+// watch that requested them gets, and which end with an unmarked response. Otherwise the grouping
+// of events into responses does not matter. All other responses must be equal. There is no order
+// between different watches.
 type Watch struct {
 	sides [2]side
 }
 
-// side is the part of one stream that the other has not delivered yet.
+// side holds the responses of one stream that the other has not delivered yet.
 type side struct {
 	lanes map[lane][]proto.Message
-	// last is the revision at which each watch's last response ended.
+	// last is the state after the last response of each watch.
 	last map[int64]ending
-	// compacted are the watches that were ended because of a compaction, until their client cancels
-	// them.
+	// compacted holds the watches that a compaction canceled, until their client cancels them.
 	compacted map[int64]bool
-	// asked are the creations that have not been answered yet, and fragments the watches that want
-	// fragments.
+	// asked are the pending creations, and fragments the watches that requested fragments.
 	asked     []*pb.WatchCreateRequest
 	fragments map[int64]bool
-	// whole is set where a response may be of any size: until it has announced a watch, etcd keeps
-	// back what there is for it, and then sends that as it is.
+	// whole is set if a response may have any size: until etcd has announced a watch, it buffers
+	// its responses, and then sends them unfragmented.
 	whole bool
 }
 
-// lane is one watch, or the reports of progress, which have a watch id that failed creations have
-// as well.
+// lane is one watch, or the progress notifications, whose watch id is also that of failed
+// creations.
 type lane struct {
 	id       int64
 	progress bool
 }
 
-// allWatches is the id of reports about a whole stream.
+// allWatches is the watch id of progress notifications for a whole stream.
 const allWatches = -1
 
-// maxFragment is what a response with several events stays below, if its watch wants fragments: the
-// default of --max-request-bytes and what etcd adds to it.
+// maxFragment bounds a response with several events of a watch with fragments: the default of
+// --max-request-bytes plus etcd's overhead.
 const maxFragment = 1536<<10 + 512<<10
 
 type ending struct {
@@ -61,7 +59,7 @@ type ending struct {
 	fragment bool
 }
 
-// NewWatch compares two streams that are both new.
+// NewWatch returns a comparison of two new streams.
 func NewWatch() *Watch {
 	w := &Watch{}
 	for i := range w.sides {
@@ -76,7 +74,7 @@ func NewWatch() *Watch {
 	return w
 }
 
-// Asked takes note of a request to both sides. Creations are answered in order.
+// Asked records a request to both sides. Creations are answered in order.
 func (w *Watch) Asked(request *pb.WatchRequest) {
 	if create := request.GetCreateRequest(); create != nil {
 		for i := range w.sides {
@@ -110,14 +108,14 @@ func (s *side) add(response *pb.WatchResponse, newest int64) error {
 	return nil
 }
 
-// addPlain takes a response without events.
+// addPlain adds a response without events.
 func (s *side) addPlain(response *pb.WatchResponse) error {
 	plain := proto.Clone(response).(*pb.WatchResponse)
 	normalHeader(plain.Header)
 	at := lane{plain.WatchId, !plain.Created && !plain.Canceled}
 	s.lanes[at] = append(s.lanes[at], plain)
 	if s.last[at.id].fragment {
-		return errors.New("after a fragment that is not the last")
+		return errors.New("the response follows an unfinished fragment")
 	}
 	if plain.Created || plain.Canceled {
 		delete(s.last, at.id)
@@ -132,18 +130,18 @@ func (s *side) addPlain(response *pb.WatchResponse) error {
 	return nil
 }
 
-// created finds out what was asked of a watch.
+// created matches a created watch with the first pending creation.
 func (s *side) created(id int64) error {
 	if len(s.asked) == 0 {
-		return errors.New("a watch that was not requested")
+		return errors.New("the watch was not requested")
 	}
 	s.fragments[id] = s.asked[0].Fragment
 	s.asked = s.asked[1:]
 	return nil
 }
 
-// promises are in order, nothing twice, a revision in one piece, no future and no size that was not
-// asked for.
+// promises checks a response: in order, without duplicates, each revision in one piece, no revision
+// from the future and no response above the fragment limit.
 func (s *side) promises(response *pb.WatchResponse, newest int64) error {
 	revision, err := s.ordered(response)
 	if err != nil {
@@ -152,21 +150,21 @@ func (s *side) promises(response *pb.WatchResponse, newest int64) error {
 	fragments := s.fragments[response.WatchId]
 	switch header := response.Header.GetRevision(); {
 	case response.Created || response.Canceled || response.CompactRevision != 0 || response.CancelReason != "":
-		return errors.New("events together with something else")
+		return errors.New("a response with events carries other fields")
 	case header < revision:
-		return fmt.Errorf("events of revision %d under a header of %d", revision, header)
+		return fmt.Errorf("events of revision %d with header revision %d", revision, header)
 	case header > newest:
-		return fmt.Errorf("a header of %d when the newest revision was %d", header, newest)
+		return fmt.Errorf("header revision %d is above the newest revision %d", header, newest)
 	case response.Fragment && !fragments:
-		return errors.New("a fragment that was not asked for")
+		return errors.New("the fragment was not requested")
 	case fragments && !s.whole && len(response.Events) > 1 && proto.Size(response) >= maxFragment:
-		return fmt.Errorf("%d bytes in one response", proto.Size(response))
+		return fmt.Errorf("a response of %d bytes exceeds the fragment limit", proto.Size(response))
 	}
 	s.last[response.WatchId] = ending{revision, response.Fragment}
 	return nil
 }
 
-// ordered is the last revision of a response's events, which follow on those before.
+// ordered checks the order of events and returns the last revision of a response.
 func (s *side) ordered(response *pb.WatchResponse) (int64, error) {
 	before := s.last[response.WatchId]
 	revision := before.revision
@@ -176,14 +174,14 @@ func (s *side) ordered(response *pb.WatchResponse) (int64, error) {
 		case at < revision:
 			return 0, fmt.Errorf("revision %d after %d", at, revision)
 		case at == revision && i == 0 && !before.fragment:
-			return 0, fmt.Errorf("revision %d in pieces", at)
+			return 0, fmt.Errorf("revision %d is split over responses", at)
 		}
 		revision = at
 	}
 	return revision, nil
 }
 
-// unended is a watch whose last response is a fragment that another must follow.
+// unended returns a watch whose last response is an unfinished fragment.
 func (s *side) unended() (int64, bool) {
 	for _, id := range slices.Sorted(maps.Keys(s.last)) {
 		if s.last[id].fragment {
@@ -197,7 +195,7 @@ func (s *side) unended() (int64, bool) {
 func (w *Watch) Settled() error {
 	for which, name := range []string{"etcd", "ours"} {
 		if id, is := w.sides[which].unended(); is {
-			return fmt.Errorf("%s: watch %d ends in a fragment", name, id)
+			return fmt.Errorf("%s: watch %d ends in an unfinished fragment", name, id)
 		}
 	}
 	one, other := w.sides[0].lanes, w.sides[1].lanes
@@ -206,8 +204,8 @@ func (w *Watch) Settled() error {
 		one[at], other[at] = one[at][n:], other[at][n:]
 	}
 	if reports := (lane{allWatches, true}); len(w.sides[0].compacted) > 0 && len(one[reports]) == 0 {
-		// etcd does not answer for a stream on which a compaction ended a watch; that is what it may do
-		// and we need not.
+		// etcd sends no progress notifications on a stream with a watch that a compaction canceled;
+		// our server may send them.
 		delete(other, reports)
 	}
 	for _, at := range lanes(one, other) {

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// events is a response with an event of each of these revisions.
+// events returns a response with one event for each revision.
 func events(id int64, revisions ...int64) *pb.WatchResponse {
 	r := &pb.WatchResponse{WatchId: id, Header: &pb.ResponseHeader{}}
 	for _, revision := range revisions {
@@ -22,17 +22,18 @@ func created(id, revision int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Created: true, Header: &pb.ResponseHeader{Revision: revision}}
 }
 
-// newest is beyond all revisions here.
+// newest is above all revisions in these tests.
 const newest = 9
 
-// fragment is a response that another follows.
+// fragment returns a response that another one must follow.
 func fragment(id int64, revisions ...int64) *pb.WatchResponse {
 	r := events(id, revisions...)
 	r.Fragment = true
 	return r
 }
 
-// asking compares streams on which these watches are created, all with fragments or all without.
+// asking returns a comparison of streams on which these watches are created, all with fragments or
+// all without.
 func asking(watches int, fragments bool) *Watch {
 	w := NewWatch()
 	for range watches {
@@ -47,7 +48,7 @@ func progress(revision int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: -1, Header: &pb.ResponseHeader{Revision: revision}}
 }
 
-// verdict is what comes of two streams, or of the first promise that is broken.
+// verdict returns the result of comparing two streams.
 func verdict(one, other []*pb.WatchResponse) error {
 	w := asking(2, false)
 	for which, responses := range [][]*pb.WatchResponse{one, other} {
@@ -101,14 +102,14 @@ func TestPromises(t *testing.T) {
 	mixed := events(1, 7)
 	mixed.Canceled = true
 	cases := map[string][]*pb.WatchResponse{
-		"revision 7 in pieces":    {events(1, 7), events(1, 7)},
-		"revision 6 after 7":      {events(1, 7), events(1, 6)},
-		"revision 7 after 8":      {events(1, 8, 7)},
-		"under a header of 6":     {late},
-		"newest revision was 9":   {future},
-		"together with something": {mixed},
-		"was not requested":       {created(1, 6), created(2, 6)},
-		"was not asked for":       {created(1, 6), fragment(1, 7)},
+		"revision 7 is split":         {events(1, 7), events(1, 7)},
+		"revision 6 after 7":          {events(1, 7), events(1, 6)},
+		"revision 7 after 8":          {events(1, 8, 7)},
+		"with header revision 6":      {late},
+		"above the newest revision 9": {future},
+		"carries other fields":        {mixed},
+		"was not requested":           {created(1, 6), created(2, 6)},
+		"fragment was not requested":  {created(1, 6), fragment(1, 7)},
 	}
 	for why, responses := range cases {
 		if err := asking(1, false).Add(1, responses, newest); err == nil || !strings.Contains(err.Error(), why) {
@@ -121,14 +122,14 @@ func TestFragmentsEnd(t *testing.T) {
 	w := asking(1, true)
 	must(t, w.Add(1, []*pb.WatchResponse{created(1, 6), fragment(1, 7)}, newest))
 	must(t, w.Add(0, []*pb.WatchResponse{created(1, 6), events(1, 7, 7)}, newest))
-	if err := w.Settled(); err == nil || !strings.Contains(err.Error(), "ours: watch 1 ends in a fragment") {
-		t.Errorf("not yet: %v", err)
+	if err := w.Settled(); err == nil || !strings.Contains(err.Error(), "ours: watch 1 ends in an unfinished fragment") {
+		t.Errorf("an unfinished fragment was not detected: %v", err)
 	}
 	must(t, w.Add(1, []*pb.WatchResponse{events(1, 7)}, newest))
 	must(t, w.Settled())
 	canceled := &pb.WatchResponse{WatchId: 1, Canceled: true}
 	if err := w.Add(1, []*pb.WatchResponse{fragment(1, 8), canceled}, newest); err == nil {
-		t.Error("a watch that is canceled after a fragment")
+		t.Error("a cancellation after an unfinished fragment was accepted")
 	}
 }
 
@@ -163,7 +164,7 @@ func TestWhatArrivesLaterSettlesADifference(t *testing.T) {
 	must(t, w.Add(0, []*pb.WatchResponse{events(1, 6)}, newest))
 	must(t, w.Add(1, []*pb.WatchResponse{events(1, 6, 7)}, newest))
 	if w.Settled() == nil {
-		t.Error("an event that is missing made no difference")
+		t.Error("a missing event was not detected")
 	}
 	must(t, w.Add(0, []*pb.WatchResponse{events(1, 7)}, newest))
 	if err := w.Settled(); err != nil {
@@ -185,10 +186,10 @@ func TestProgressBesideACompactedWatch(t *testing.T) {
 		return w.Settled()
 	}
 	if err := both(true); err != nil {
-		t.Errorf("etcd is silent there: %v", err)
+		t.Errorf("missing progress notifications of etcd are a difference: %v", err)
 	}
 	if both(false) == nil {
-		t.Error("only one side reports progress, and that is no difference")
+		t.Error("a progress notification of one side was not detected")
 	}
 }
 

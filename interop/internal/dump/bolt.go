@@ -10,9 +10,9 @@ import (
 
 // Bolt prints every bucket of a database, depth first in key order:
 //
-//	bucket 616c706861 seq 2            the names from the top, in hex, and the sequence
-//	kv 3030303030303031 07080a         its keys
-//	bucket 616c706861/696e6e6572 seq 0 then the buckets in it
+//	bucket 616c706861 seq 2            the path in hex, and the sequence
+//	kv 3030303030303031 07080a         a key and its value
+//	bucket 616c706861/696e6e6572 seq 0 a nested bucket
 func Bolt(w io.Writer, tx *bolt.Tx) error {
 	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
 		return dumpBucket(w, hex.EncodeToString(name), bucket)
@@ -38,7 +38,7 @@ func dumpBucket(w io.Writer, path string, bucket *bolt.Bucket) error {
 	})
 }
 
-// Count counts the buckets at all depths, the root left out, and the keys in them.
+// Count counts the buckets at all depths, without the root, and their keys.
 func Count(tx *bolt.Tx) (buckets, keys int, err error) {
 	err = tx.ForEach(func(_ []byte, bucket *bolt.Bucket) error { return count(bucket, &buckets, &keys) })
 	return buckets, keys, err

@@ -1,8 +1,8 @@
-// Package dump prints what is in etcd's files as text that can be compared
-// line by line with what Bowline's programs print of the same files.
+// Package dump prints the content of etcd's files as text, for comparison with the output of
+// Bowline's programs for the same files.
 //
-// Bytes are lower-case hex, "-" if there are none, and their SHA-256 if they
-// are long. Numbers are decimal, fields are separated by one space.
+// Bytes are lower-case hex, "-" if empty, and their SHA-256 if they are long. Numbers are decimal,
+// fields are separated by one space.
 package dump
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// longest is how many bytes are printed as they are.
+// longest is the number of bytes up to which hex is printed.
 const longest = 1024
 
-// Bytes is the text of some bytes.
+// Bytes returns the text of some bytes.
 func Bytes(b []byte) string {
 	switch {
 	case len(b) == 0:

@@ -66,7 +66,7 @@ func TestBoltPrintsKeysBeforeNestedBuckets(t *testing.T) {
 	}))
 }
 
-// writeLog makes a log with one entry and a snapshot record.
+// writeLog writes a log with one entry and a snapshot record.
 func writeLog(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "wal")
 	w, err := wal.Create(zap.NewNop(), dir, []byte{1})
@@ -121,7 +121,7 @@ func TestWALRefusesADamagedRecord(t *testing.T) {
 
 func TestWALNeedsALog(t *testing.T) {
 	if err := WAL(&strings.Builder{}, t.TempDir()); err == nil {
-		t.Error("an empty folder is no log")
+		t.Error("an empty folder was accepted as a log")
 	}
 }
 
@@ -141,6 +141,6 @@ func TestSnapshots(t *testing.T) {
 	out.Reset()
 	check(t, Snapshots(&out, dir))
 	if out.String() != "snap 0000000000000002-000000000000000b.snap unreadable\n" {
-		t.Errorf("half a snapshot was accepted: %s", out.String())
+		t.Errorf("a truncated snapshot was accepted: %s", out.String())
 	}
 }

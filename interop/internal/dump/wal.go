@@ -14,15 +14,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// WAL prints the records of all segments in a folder, as etcd's decoder reads
-// them, entries that later ones overwrite included:
+// WAL prints the records of all segments in a folder, as etcd's decoder reads them, including
+// overwritten entries:
 //
 //	crc 0
 //	metadata 08011002
 //	snapshot 0 0
 //	entry 1 1 1 0a0b              term, index, type, data
 //	state 1 1 1                   term, vote, commit
-//	torn                          if the last record is only half there
+//	torn                          if the last record is incomplete
 func WAL(w io.Writer, dir string) error {
 	decoder, closeAll, err := openSegments(dir)
 	if err != nil {
@@ -77,8 +77,8 @@ func openSegments(dir string) (wal.Decoder, func(), error) {
 	return wal.NewDecoder(readers...), closeAll, nil
 }
 
-// chain holds a crc record, with which each segment starts, to the checksum so
-// far and goes on from it. The decoder leaves that to its caller.
+// chain compares a crc record, with which each segment starts, with the running checksum and
+// continues from it. The decoder leaves that to its caller.
 func chain(decoder wal.Decoder, record *walpb.Record) error {
 	if record.GetType() != wal.CrcType {
 		return nil

@@ -1,6 +1,5 @@
-// Package frames finds whole protobuf messages in what etcd writes: log files
-// on disk and the three ways members send each other raft messages. It hands
-// out the very bytes that stood there.
+// Package frames splits etcd's log files and its three kinds of peer traffic into protobuf
+// messages. It returns the original bytes.
 package frames
 
 import (
@@ -8,13 +7,13 @@ import (
 	"fmt"
 )
 
-// Log splits a write-ahead log file into its records (walpb.Record).
+// Log splits a WAL segment into its records (walpb.Record).
 //
 //	length field, 8 bytes little-endian   record   zeros up to a multiple of 8
 //
-// The low 56 bits of the length field are the record's length. If its top bit
-// is set, the low 3 bits of the top byte count the zeros. A length field of
-// zero, or the end of the file, ends the log.
+// The low 56 bits of the length field are the length of the record. If the top bit is set, the low
+// 3 bits of the top byte count the zeros. A length field of zero, or the end of the file, ends the
+// log.
 func Log(file []byte) ([][]byte, error) {
 	var records [][]byte
 	for at := uint64(0); at+8 <= uint64(len(file)); {
@@ -37,9 +36,8 @@ func Log(file []byte) ([][]byte, error) {
 	return records, nil
 }
 
-// Messages splits a message stream into raftpb.Message: each is preceded by
-// its length, 8 bytes big-endian. A connection can end anywhere, so a cut
-// last frame is dropped.
+// Messages splits a message stream into raftpb.Message: each is preceded by its length, 8 bytes
+// big-endian. A connection can end anywhere, so an incomplete last frame is dropped.
 func Messages(stream []byte) [][]byte {
 	var messages [][]byte
 	for {
@@ -51,14 +49,14 @@ func Messages(stream []byte) [][]byte {
 	}
 }
 
-// Appends splits a msgapp stream, which carries MsgApp alone and leaves out
-// of most what the receiver can work out. First a type byte:
+// Appends splits a msgapp stream, which carries only MsgApp and omits from most of them the fields
+// that the receiver can derive. Each item starts with a type byte:
 //
-//	0  nothing                                  the link is alive
-//	1  count, count × (length, entry), commit   entries that follow those before
-//	2  length, message                          a whole raftpb.Message
+//	0  nothing                                  a link heartbeat
+//	1  count, count × (length, entry), commit   entries that follow the previous ones
+//	2  length, message                          a complete raftpb.Message
 //
-// It returns the whole messages and the bare entries (raftpb.Entry).
+// It returns the complete messages and the bare entries (raftpb.Entry).
 func Appends(stream []byte) (messages, entries [][]byte, err error) {
 	for len(stream) > 0 {
 		kind, rest := stream[0], stream[1:]
@@ -105,7 +103,7 @@ func bareEntries(stream []byte) (entries [][]byte, rest []byte, whole bool) {
 	return entries, stream[commit:], true
 }
 
-// Envelope returns the message that precedes the database in a posted snapshot.
+// Envelope returns the message that precedes the database in a snapshot request.
 func Envelope(body []byte) ([]byte, bool) {
 	message, _, whole := counted(body)
 	return message, whole

@@ -21,7 +21,7 @@ func TestLogSkipsPaddingAndEndsAtZero(t *testing.T) {
 
 func TestLogRefusesARecordBeyondTheFile(t *testing.T) {
 	if records, err := Log([]byte{9, 0, 0, 0, 0, 0, 0, 0, 'x'}); err == nil {
-		t.Fatalf("read %q from a cut file", records)
+		t.Fatalf("read %q from a truncated file", records)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestAppendsTellsMessagesFromEntries(t *testing.T) {
 		{2}, counts(4), []byte("whole"[:4]),
 		{1}, counts(2), counts(1), []byte("a"), counts(2), []byte("bc"), counts(77),
 		{0},
-		// Cut before its commit index is whole.
+		// The commit index is incomplete.
 		{1}, counts(1), counts(1), []byte("d"), {0, 0, 0},
 	}, nil)
 	messages, entries, err := Appends(stream)
@@ -51,7 +51,7 @@ func TestAppendsTellsMessagesFromEntries(t *testing.T) {
 
 func TestAppendsRefusesAnUnknownFrame(t *testing.T) {
 	if _, _, err := Appends([]byte{3}); err == nil {
-		t.Fatal("took a frame of type 3")
+		t.Fatal("accepted a frame of type 3")
 	}
 }
 
@@ -62,7 +62,7 @@ func TestEnvelopeStopsBeforeTheDatabase(t *testing.T) {
 	}
 }
 
-// counts encodes a number below 256 as the streams do.
+// counts encodes a number below 256 as on the streams.
 func counts(n byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, n} }
 
 func expect(t *testing.T, got [][]byte, want ...string) {

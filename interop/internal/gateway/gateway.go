@@ -1,6 +1,6 @@
-// Package gateway speaks to a server through its JSON gateway, behind the interface that generated
-// gRPC clients call: a unary call is a POST, a stream a websocket, whose messages are the lines of
-// JSON that go either way.
+// Package gateway implements the connection interface of generated gRPC clients over a server's
+// JSON gateway: a unary call is a POST request, a stream is a websocket with one line of JSON per
+// message.
 package gateway
 
 import (
@@ -76,7 +76,7 @@ func (c *Conn) url(scheme, method string) (string, error) {
 	return scheme + "://" + c.endpoint + "/v3/" + path, nil
 }
 
-// Invoke makes a unary call.
+// Invoke sends a unary call.
 func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
 	url, err := c.url("http", method)
 	if err != nil {
@@ -120,7 +120,7 @@ func refusal(answer []byte) error {
 		Message string
 	}
 	if err := json.Unmarshal(answer, &said); err != nil || said.Code == codes.OK {
-		return fmt.Errorf("no refusal: %q", answer)
+		return fmt.Errorf("unexpected response: %q", answer)
 	}
 	return status.Error(said.Code, said.Message)
 }

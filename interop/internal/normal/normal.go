@@ -1,9 +1,9 @@
 // Package normal normalises the parts of outputs that differ between any two servers, and nothing
 // else:
 //
-//   - addresses and folders, by what they are: <client>
-//   - ids of members, clusters and leases, in hex or decimal, by the order in which they turned up: <id 3>
-//   - what the rules below say: times, sizes of databases, raft's numbers
+//   - addresses and folders, replaced with their role: <client>
+//   - ids of members, clusters and leases, in hex or decimal, numbered in order of appearance: <id 3>
+//   - times, database sizes and raft's numbers, by the rules below
 //
 // Everything else is left unchanged, and so is compared.
 package normal
@@ -29,7 +29,7 @@ func New(places ...string) *Normal {
 	return n
 }
 
-// Places are further ones. What was one before stays one.
+// Places adds further places to the existing ones.
 func (n *Normal) Places(places ...string) { n.places = append(places, n.places...) }
 
 // Text normalises the output of a command.
@@ -46,7 +46,7 @@ func (n *Normal) Text(command []string, text string) string {
 	return tables(text)
 }
 
-// Members are printed in the order of their ids, which are at random.
+// members matches a list of members, which is in the order of their random ids.
 var members = regexp.MustCompile(`ETCD_INITIAL_CLUSTER="[^"]*"`)
 
 func sortMembers(line string) string {
@@ -56,7 +56,7 @@ func sortMembers(line string) string {
 	return name + `"` + strings.Join(all, ",") + `"`
 }
 
-// Ids are 64 bits of which the first byte is hardly ever zero. Shorter numbers are something else.
+// Ids have 64 bits, of which the first byte is rarely zero. Shorter numbers are not ids.
 var (
 	hexID     = regexp.MustCompile(`\b[0-9a-f]{14,16}\b`)
 	decimalID = regexp.MustCompile(`\b[0-9]{17,20}\b`)
@@ -85,7 +85,7 @@ func (n *Normal) id(text string, base int) string {
 	return n.ids[id]
 }
 
-// rule is a piece of text that may differ in the output of commands that begin like this.
+// rule is a pattern that may differ in the output of commands with this prefix.
 type rule struct {
 	command string
 	pattern *regexp.Regexp
@@ -97,51 +97,51 @@ func every(pattern, with string) rule { return rule{"", regexp.MustCompile(patte
 func of(command, pattern, with string) rule { return rule{command, regexp.MustCompile(pattern), with} }
 
 var rules = []rule{
-	// What clients log: when, over which connection, from which object.
+	// Client logs: time, connection and object address.
 	every(`"ts":"[^"]*"`, `"ts":"<time>"`),
 	every(`(?m)^\d{4}-\d\d-\d\dT[0-9:.]+Z`, `<time>`),
 	every(`LocalAddr: '127\.0\.0\.1:\d+'`, `LocalAddr: <local>`),
 	every(`etcd-endpoints://0x[0-9a-f]+/`, `etcd-endpoints://<pointer>/`),
 	every(`Logger: 0x[0-9a-f]+`, `Logger: <pointer>`),
-	// Go's protobuf library puts one blank between the fields of a message, or two, as each build
-	// decides by chance.
+	// Go's protobuf library separates the fields of a message with one or two spaces, at random per
+	// build.
 	every(`(memberID:\d+) +(alarm:)`, `$1 $2`),
-	// And the blank in its errors is one that breaks, or one that does not.
+	// The space in its errors is a plain or a non-breaking one.
 	every(`proto:[\x{a0} ]`, `proto: `),
-	// An id that begins with a zero is padded.
+	// An id with a leading zero is padded.
 	every(`(Member|cluster) +`, `$1 `),
-	// How long it took.
+	// Durations.
 	every(`((?:took|Took)(?: = |" : |":"| ))[0-9.]+(?:ns|µs|ms|s)`, `$1<took>`),
 	of("endpoint health", `(│ +(?:true|false) │ +)[0-9.]+(?:ns|µs|ms|s)`, `$1<took>`),
-	// How far raft has come: servers may propose things of their own.
+	// Raft's term and indexes: servers may propose entries of their own.
 	every(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex)":)"?\d+"?`, `$1<raft>`),
 	every(`("(?:RaftTerm|RaftIndex|RaftAppliedIndex)" : )\d+`, `$1<raft>`),
 	every(`(raft_term: +)\d+`, `$1<raft>`),
-	// The version of the storage rises to the cluster's some seconds after the start.
+	// The storage version rises to the cluster version some seconds after the start.
 	every(`("storage":)"3\.[57]\.0"`, `$1<storage>`),
 	every(`(?i)("?storage_?version"?\s*:\s*)"3\.[57]\.0"`, `$1<storage>`),
 	of("endpoint status", `(3\.7\.1[ ,│]+)3\.[57]\.0`, `$1<storage>`),
-	// How much room a database takes.
+	// Sizes of databases.
 	every(`("(?:dbSize|dbSizeInUse|totalSize)":)"?\d+"?`, `$1<size>`),
 	every(`("(?:DBSize|DBSizeInUse|Size)" : )\d+`, `$1<size>`),
 	of("snapshot save", `"size":"[^"]*"`, `"size":<size>`),
-	// In a row of its status: both sizes, the share of them, and the numbers of raft.
+	// A row of endpoint status: both sizes, their ratio, and raft's numbers.
 	of("endpoint status", `\d+(?:\.\d+)? [kM]?B([ ,│]+)\d+(?:\.\d+)? [kM]?B([ ,│]+)\d+%`, `<size>$1<size>$2<share>`),
 	of("endpoint status", `(true|false)([ ,│]+)\d+([ ,│]+)\d+([ ,│]+)\d+([ ,│])`, `$1$2<raft>$3<raft>$4<raft>$5`),
-	// A database has ids in it, so its hash is no other's.
+	// A database contains ids, so its hash is unique.
 	of("POST /v3/maintenance/hash ", `"hash":\d+`, `"hash":<hash>`),
 	of("snapshot restore", `sha256 \[[0-9 ]+\], got \[[0-9 ]+\]`, `sha256 <hash>, got <hash>`),
 	of("snapshot status", `"hash":\d+`, `"hash":<hash>`),
 	of("snapshot status", `"Hash" : \d+`, `"Hash" : <hash>`),
 	of("snapshot status", `[0-9a-f]+(, \d+, \d+, )[0-9.]+ [kM]?B`, `<hash>$1<size>`),
 	of("snapshot status", `│ +[0-9a-f]+ │( +\d+ │ +\d+ │) +[0-9.]+ [kM]?B`, `│ <hash> │$1 <size>`),
-	// How much is left of a lease.
+	// The remaining TTL of a lease.
 	of("lease timetolive", `remaining\(\d+s\)`, `remaining(<left>)`),
 	of("lease timetolive", `("ttl":)\d+`, `$1<left>`),
 	of("lease timetolive", `("TTL" : )\d+`, `$1<left>`),
 }
 
-// blanks are as many as the longest cell needs.
+// blanks match padding, whose width depends on the longest cell.
 var blanks = regexp.MustCompile(` {2,}|─+`)
 
 func tables(text string) string {
@@ -157,10 +157,10 @@ func tables(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// objects are where a JSON array of objects begins, goes on and ends.
+// objects puts each object of a JSON array on its own line.
 var objects = strings.NewReplacer("[{", "[\n{", "},{", "}\n{", "}]", "}\n]")
 
-// Unordered sorts the lines of a text and, where one is a JSON array of objects, those.
+// Unordered sorts the lines of a text, and the objects of JSON arrays.
 func Unordered(text string) string {
 	parts := strings.Split(objects.Replace(text), "\n")
 	slices.Sort(parts)

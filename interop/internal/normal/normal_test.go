@@ -2,7 +2,7 @@ package normal
 
 import "testing"
 
-// pair is what two servers print for the same command.
+// pair is the output of two servers for the same command.
 type pair struct{ command, one, other string }
 
 func (p pair) same() bool {
@@ -33,7 +33,7 @@ func TestMayDiffer(t *testing.T) {
 		{"endpoint status", "│ 3.7.1 │ 3.7.0 │ 20 kB", "│ 3.7.1 │ 3.5.0 │ 20 kB"},
 	} {
 		if !p.same() {
-			t.Errorf("not the same: %+v", p)
+			t.Errorf("normalised outputs differ: %+v", p)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestMustNotDiffer(t *testing.T) {
 		{"get", "http://127.0.0.1:11111", "http://127.0.0.1:33333"},
 	} {
 		if p.same() {
-			t.Errorf("the same: %+v", p)
+			t.Errorf("a difference was not detected: %+v", p)
 		}
 	}
 }
@@ -66,19 +66,19 @@ func TestMustNotDiffer(t *testing.T) {
 func TestAnIDIsTheSameInHexAndDecimal(t *testing.T) {
 	n := New()
 	if one, other := n.Text(nil, "8e9e05c52164694d"), n.Text(nil, `"10276657743932975437"`); `"`+one+`"` != other {
-		t.Errorf("%s and %s", one, other)
+		t.Errorf("got ids %s and %s", one, other)
 	}
 	if id := FirstID(`{"revision":1,"ID":7587898932526418698}`); id != "694da1e070cd8b0a" {
-		t.Errorf("first id: %s", id)
+		t.Errorf("unexpected first id %s", id)
 	}
 }
 
 func TestUnordered(t *testing.T) {
 	if Unordered("b\na") != Unordered("a\nb") || Unordered("b\na") == Unordered("a\na") {
-		t.Error("lines")
+		t.Error("lines are not sorted")
 	}
 	if Unordered(`[{"a"},{"b"}]`) != Unordered(`[{"b"},{"a"}]`) || Unordered(`[{"a"},{"b"}]`) == Unordered(`[{"a"},{"c"}]`) {
-		t.Error("objects")
+		t.Error("objects are not sorted")
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 
 const (
 	root = "root"
-	// markerRole lets a user see the marker, so that streams of all users can be waited for.
+	// markerRole grants read permission on the marker, so that settling works on the streams of all
+	// users.
 	markerRole = "marker"
 )
 
@@ -23,7 +24,7 @@ var (
 	roleNames = []string{root, "reader", "writer", "other"}
 )
 
-// guarded are the choices with auth, in addition to plain.
+// guarded lists the choices with auth, in addition to plain.
 var guarded = []choice{
 	{600, (*Scenario).userAdd},
 	{300, (*Scenario).userGet},
@@ -44,7 +45,7 @@ var guarded = []choice{
 	{200, (*Scenario).lockUp},
 }
 
-// caller returns the user of a request: one who exists and can log in.
+// caller returns the user of a request, which exists and can log in.
 func (s *Scenario) caller() string {
 	if !s.world.authEnabled {
 		return ""
@@ -69,7 +70,7 @@ func (s *Scenario) admin() string {
 	return ""
 }
 
-// able returns the users who can log in. While auth is enabled, root is always among them.
+// able returns the users that can log in. While auth is enabled, root is among them.
 func (w *world) able() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.users)), func(name string) bool { return w.users[name].password == "" })
 }
@@ -125,7 +126,7 @@ func (s *Scenario) roleName() string {
 	return one(s.dice, roleNames)
 }
 
-// userAdd always gives root a password, so that one user can always do everything.
+// userAdd always gives root a password, so that a user with all permissions exists.
 func (s *Scenario) userAdd() *Step {
 	request := &pb.AuthUserAddRequest{Name: s.userName(), Password: s.password()}
 	if request.Name != root {

@@ -6,8 +6,8 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-// keys are few, so that they meet: prefixes of each other, neighbours, bytes
-// that are special to ranges, and enough of one prefix to be sorted in earnest.
+// keys are few, so that requests collide: prefixes of each other, neighbours, bytes with a meaning
+// in ranges, and enough keys of one prefix for a non-trivial sort.
 var keys = [][]byte{
 	{0}, {0, 0}, {0, 0xff}, []byte("a"), []byte("a\x00"), []byte("a\x00b"), []byte("aa"), []byte("ab"), []byte("b"), []byte("c"),
 	[]byte("foo"), []byte("foo/"), []byte("foo/1"), []byte("foo/2"), []byte("foo/3"), []byte("foo/4"), []byte("foo/5"),
@@ -15,11 +15,11 @@ var keys = [][]byte{
 	{0xff}, {0xff, 0}, {0xff, 0xff},
 }
 
-// values repeat, so that comparing and sorting them means something.
+// values repeat, so that comparisons and sorts find equal ones.
 var values = [][]byte{nil, []byte("1"), []byte("2"), []byte("22"), []byte("\x00"), []byte("\xff"), []byte("foo")}
 
 const (
-	// largeValue fits a request, tooLarge does not.
+	// largeValue fits into a request, tooLarge does not.
 	largeValue = 300 << 10
 	tooLarge   = 1600 << 10
 )
@@ -31,9 +31,8 @@ func (s *Scenario) key() []byte {
 	return one(s.dice, keys)
 }
 
-// rangeEnd is an end for a range from this key, of every sort there is. Where users are asked for,
-// ranges are not upside down: whether one may ask for such a range depends on the shape of a tree
-// in etcd.
+// rangeEnd returns a range end of any kind for this key. With auth, the range is not inverted:
+// whether etcd permits such a range depends on the shape of a tree.
 func (s *Scenario) rangeEnd(key []byte) []byte {
 	end := s.anyEnd(key)
 	upsideDown := len(end) > 0 && !bytes.Equal(end, []byte{0}) && bytes.Compare(end, key) <= 0
@@ -43,7 +42,7 @@ func (s *Scenario) rangeEnd(key []byte) []byte {
 	return end
 }
 
-// anyEnd is an end for a range from this key, before the key or after.
+// anyEnd returns a range end before or after this key.
 func (s *Scenario) anyEnd(key []byte) []byte {
 	switch n := s.dice.below(100); {
 	case n < 30:
@@ -61,7 +60,7 @@ func (s *Scenario) anyEnd(key []byte) []byte {
 	}
 }
 
-// prefixEnd is the first key that does not have this prefix.
+// prefixEnd returns the first key after all keys with this prefix.
 func prefixEnd(prefix []byte) []byte {
 	end := bytes.Clone(prefix)
 	for i := len(end) - 1; i >= 0; i-- {

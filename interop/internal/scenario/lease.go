@@ -8,10 +8,10 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// maxLeaseTTL is the longest that etcd grants.
+// maxLeaseTTL is the longest TTL that etcd grants.
 const maxLeaseTTL = 9_000_000_000
 
-// someLease is an id from a small pool, so that leases are granted twice and looked for in vain.
+// someLease returns an id from a small pool, so that requests meet existing and missing leases.
 func (s *Scenario) someLease() int64 {
 	if s.dice.chance(50) {
 		return one(s.dice, []int64{-7, math.MaxInt64, math.MinInt64, 1 << 40})
@@ -19,7 +19,7 @@ func (s *Scenario) someLease() int64 {
 	return s.dice.between(1, 30)
 }
 
-// leaseID is what a put is given: mostly none, else one that is there, else perhaps not.
+// leaseID returns the lease of a put: mostly none, else an existing one, rarely a missing one.
 func (s *Scenario) leaseID() int64 {
 	switch n := s.dice.below(100); {
 	case n < 65 || len(s.world.leases) == 0:
@@ -33,7 +33,7 @@ func (s *Scenario) leaseID() int64 {
 
 func (s *Scenario) grant() *Step {
 	request := &pb.LeaseGrantRequest{ID: s.someLease(), TTL: s.ttl()}
-	// The server would choose an id; so only where it comes to nothing.
+	// The server chooses the id of a lease with id 0, so only requests that fail use it.
 	if request.TTL > maxLeaseTTL && s.dice.chance(300) {
 		request.ID = 0
 	}

@@ -9,11 +9,11 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// rememberedHashes is how many compactions a server knows the hashes of.
+// rememberedHashes is the number of compactions whose hashes a server caches.
 const rememberedHashes = 10
 
-// compact lets everything arrive, since it decides what prev_kv a watcher gets, and waits for the
-// one before, since it decides whether a hash is remembered.
+// compact settles first, since a compaction determines the prev_kv that a watcher gets, and waits
+// for the previous compaction, since that determines whether a hash is cached.
 func (s *Scenario) compact() *Step {
 	request := &pb.CompactionRequest{Revision: s.compactRevision(), Physical: s.dice.chance(400)}
 	return s.then(s.settle, s.finishCompaction, func() *Step {
@@ -36,13 +36,13 @@ func (s *Scenario) compactRevision() int64 {
 	}
 }
 
-// wrongCompaction changes nothing, except that nothing can yet be compacted to revision 0.
+// wrongCompaction returns a revision that is refused, or revision 0 before the first compaction.
 func (s *Scenario) wrongCompaction() int64 {
 	w := &s.world
 	return one(s.dice, []int64{0, -1, 1, w.compacted, w.compacted - 1, w.revision + 100, math.MaxInt64, math.MinInt64})
 }
 
-// finishCompaction waits for a compaction that is at work, by asking for the same again.
+// finishCompaction waits for a running compaction by requesting the same one again.
 func (s *Scenario) finishCompaction() *Step {
 	if !s.world.compacting {
 		return nil
@@ -74,13 +74,13 @@ func (s *Scenario) hashRevision() int64 {
 	}
 }
 
-// forgot says whether a hash is remembered on one side only.
+// forgot reports whether only one side caches the hash of a revision.
 func (s *Scenario) forgot(revision int64) bool {
 	return revision <= s.world.forgotten && slices.Contains(s.world.compactions, revision)
 }
 
-// alarms raises an alarm for a while, in which there is no settling: the marker could not be
-// written. Actions that do not exist are left out, because they crash the server.
+// alarms raises an alarm for a while. No settle step runs meanwhile, since the marker cannot be
+// written. Undefined actions are left out, because they crash the server.
 func (s *Scenario) alarms() *Step {
 	d := s.dice
 	request := &pb.AlarmRequest{
@@ -97,7 +97,7 @@ func (s *Scenario) alarms() *Step {
 	})
 }
 
-// endShortLease revokes short leases while that is possible.
+// endShortLease revokes short leases before the alarm prevents it.
 func (s *Scenario) endShortLease() *Step {
 	id := s.world.overdue(math.MaxInt)
 	if id == 0 {
@@ -107,7 +107,7 @@ func (s *Scenario) endShortLease() *Step {
 	return s.callAs(s.admin(), machine.LeaseRevoke, revokeOf(id))
 }
 
-// whileAlarmed does what an alarm may stand in the way of, and at last takes it back.
+// whileAlarmed sends requests that an alarm may block, and finally disarms it.
 func (s *Scenario) whileAlarmed() *Step {
 	s.alarmed--
 	if s.alarmed > 0 {

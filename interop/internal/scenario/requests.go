@@ -13,7 +13,8 @@ func (s *Scenario) put() *Step { return s.call(machine.Put, s.putRequest()) }
 func (s *Scenario) putRequest() *pb.PutRequest {
 	d := s.dice
 	request := &pb.PutRequest{Key: s.key(), Value: s.value(), Lease: s.leaseID(), PrevKv: d.chance(250)}
-	// Mostly without a value or lease that is to be ignored, since both together are refused.
+	// With ignore_value and ignore_lease, value and lease are mostly empty, since the combination
+	// is refused.
 	if d.chance(80) {
 		request.IgnoreValue = true
 		if d.chance(900) {
@@ -34,7 +35,7 @@ func (s *Scenario) deleteRange() *Step { return s.call(machine.DeleteRange, s.de
 func (s *Scenario) deleteRequest() *pb.DeleteRangeRequest {
 	key := s.key()
 	request := &pb.DeleteRangeRequest{Key: key, PrevKv: s.dice.chance(300)}
-	// Large ranges would leave too little to work on.
+	// Large ranges would delete too many keys.
 	if s.dice.chance(300) {
 		request.RangeEnd = s.rangeEnd(key)
 	}

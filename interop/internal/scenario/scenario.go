@@ -5,12 +5,12 @@
 // scenario learns the existing revisions, leases, watches and users. It leaves out cases in which
 // etcd itself is not deterministic:
 //
-//   - a lease whose id the server chooses, and leases that end by themselves while there is something else to do
-//   - what a watcher is sent if it is canceled, or history compacted, while events are on their way to it: such a step
-//     is preceded by one that lets everything arrive
-//   - hashes while a compaction runs: it is waited for
-//   - ranges that end before they begin, by users who may not read everything
-//   - what crashes a server (see spare and alarms)
+//   - leases whose id the server chooses, and leases that expire during other steps
+//   - the events that a watcher gets if it is canceled, or history compacted, while events are in
+//     flight: a settle step precedes such a step
+//   - hashes during a compaction: the scenario waits for its end
+//   - inverted ranges by users without permission to read all keys
+//   - requests that crash a server (see spare and alarms)
 package scenario
 
 import (
@@ -26,15 +26,15 @@ import (
 type Kind int
 
 const (
-	// Call is a request with an answer.
+	// Call is a unary request.
 	Call Kind = iota
-	// Watch is a request over a stream.
+	// Watch is a request on a watch stream.
 	Watch
 	// Settle writes the marker and waits until all streams have delivered it.
 	Settle
 	// Restart ends all streams and restarts the machines that can restart.
 	Restart
-	// Expire waits until a lease has run out on both sides.
+	// Expire waits until a lease has expired on both sides.
 	Expire
 )
 
@@ -45,7 +45,7 @@ type Step struct {
 	User    string
 	Stream  uint32
 	Request proto.Message
-	// Lease is the one that runs out.
+	// Lease is the lease that expires.
 	Lease int64
 }
 
@@ -65,9 +65,9 @@ func (s Step) String() string {
 }
 
 const (
-	// settleEvery is how many steps at most go by before streams are looked at.
+	// settleEvery bounds the number of steps between two comparisons of the streams.
 	settleEvery = 60
-	// shortLife is how many steps a lease of MinLeaseTTL may live, which is a fraction of that time.
+	// shortLife is the number of steps that a lease of MinLeaseTTL may live, a fraction of its TTL.
 	shortLife = 20
 )
 
@@ -76,21 +76,20 @@ type Scenario struct {
 	dice  *dice
 	world world
 	kinds *weighted
-	// auth is set where there are users.
+	// auth is set for scenarios with users.
 	auth bool
-	// next are steps that belong together with one before them. One that has no longer any point is
-	// nil.
+	// next holds steps that must follow the previous one. A nil step is no longer needed.
 	next []func() *Step
-	// steps counts all, unsettled those since the streams were looked at.
+	// steps counts all steps, unsettled those since the last comparison of the streams.
 	steps     int
 	unsettled int
-	// alarmed is for how many more steps an alarm is to stand.
+	// alarmed is the number of steps until the alarm is disarmed.
 	alarmed int
-	// historic is set when there has been a long history, of which one is enough.
+	// historic is set once a long history was made, which is not repeated.
 	historic bool
 }
 
-// New returns a scenario without users, or one that is mostly about them. It begins with the marker
+// New returns a scenario without users, or one that concentrates on them. It begins with the marker
 // and with steps too rare to be left to chance.
 func New(seed uint64, auth bool) *Scenario {
 	s := &Scenario{dice: newDice(seed), world: newWorld(), auth: auth}
@@ -151,7 +150,7 @@ func (s *Scenario) callAs(user string, method machine.Method, request proto.Mess
 	return &Step{Kind: Call, Method: method, User: user, Request: request}
 }
 
-// restart is rare: everything is held to what the files say. Streams do not outlive it.
+// restart compares the state restored from the files. Streams do not survive it.
 func (s *Scenario) restart() *Step {
 	return s.then(s.settle, func() *Step { return &Step{Kind: Restart} })
 }
@@ -162,7 +161,7 @@ type choice struct {
 	draw   func(*Scenario) *Step
 }
 
-// plain are the choices without auth, with weights that add up to about 10,000.
+// plain lists the choices without auth, with weights that add up to about 10,000.
 var plain = []choice{
 	{2700, (*Scenario).put},
 	{900, (*Scenario).deleteRange},
@@ -183,7 +182,7 @@ var plain = []choice{
 	{5, (*Scenario).restart},
 }
 
-// weighted picks among choices.
+// weighted picks one of the choices by weight.
 type weighted struct {
 	choices []choice
 	total   int

@@ -11,7 +11,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// play goes through a scenario in which nothing ever succeeds.
+// play runs a scenario in which every request fails.
 func play(s *Scenario, steps int, see func(Step)) {
 	for range steps {
 		step := s.Next()
@@ -31,10 +31,10 @@ func TestASeedDecides(t *testing.T) {
 		play(one, 3000, func(step Step) {
 			again := other.Next()
 			if step.Kind != again.Kind || step.User != again.User || step.Stream != again.Stream || step.Method != again.Method {
-				t.Fatalf("%s\nis not\n%s", step, again)
+				t.Fatalf("got step\n%s\nwant\n%s", step, again)
 			}
 			if step.Request != nil && !proto.Equal(step.Request, again.Request) {
-				t.Fatalf("%s\nis not\n%s", step, again)
+				t.Fatalf("got step\n%s\nwant\n%s", step, again)
 			}
 			other.Learn(again, machine.Answer{Code: codes.Unknown, Text: "no"})
 			if again.Kind == Restart {
@@ -51,7 +51,7 @@ func TestNeighbouringSeedsHaveNothingInCommon(t *testing.T) {
 		for range 1000 {
 			n := d.random.Next()
 			if drawn[n] {
-				t.Fatalf("seed %d repeats another", seed)
+				t.Fatalf("seed %d repeats the sequence of another seed", seed)
 			}
 			drawn[n] = true
 		}
@@ -96,14 +96,14 @@ func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
 			}
 		case *pb.TxnRequest:
 			if crashes(request) || proto.Size(request) > maxMessage {
-				t.Errorf("this crashes etcd, or does not reach it: %s", step)
+				t.Errorf("a request that crashes etcd or exceeds the message limit: %s", step)
 			}
 		}
 	})
 }
 
-// crashes looks for a put of a key that a delete without an end has deleted, on every way through a
-// transaction.
+// crashes reports whether any path through a transaction puts a key after a delete to the end of
+// all keys has deleted it.
 func crashes(request *pb.TxnRequest) bool {
 	for _, path := range paths(request) {
 		var deleted []string
@@ -120,7 +120,7 @@ func crashes(request *pb.TxnRequest) bool {
 	return false
 }
 
-// paths are the operations that are done, in order, for every choice of branches.
+// paths returns the executed operations for every choice of branches.
 func paths(request *pb.TxnRequest) [][]*pb.RequestOp {
 	return append(pathsOf(request.Success), pathsOf(request.Failure)...)
 }
@@ -194,7 +194,7 @@ func TestAShortLeaseIsRevokedInTime(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it lives on")
+	t.Error("the short lease was not revoked")
 }
 
 func TestACompactionIsWaitedFor(t *testing.T) {
@@ -205,14 +205,14 @@ func TestACompactionIsWaitedFor(t *testing.T) {
 		step := s.Next()
 		switch request := step.Request.(type) {
 		case *pb.HashKVRequest:
-			t.Fatal("a hash while a compaction is at work")
+			t.Fatal("a hash request during a compaction")
 		case *pb.CompactionRequest:
 			if request.Revision == 5 && request.Physical {
 				return
 			}
 		}
 	}
-	t.Error("there was no compaction")
+	t.Error("the scenario contains no compaction")
 }
 
 func TestPrefixEnds(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// served are the choices that need a running server: clocks, tokens and streams.
+// served lists the choices that need a running server: clocks, tokens and streams.
 var served = []choice{
 	{250, (*Scenario).keepAlive},
 	{400, (*Scenario).rangeStream},
@@ -20,8 +20,8 @@ func (s *Scenario) keepAlive() *Step {
 	return s.call(machine.LeaseKeepAlive, &pb.LeaseKeepAliveRequest{ID: s.knownLease()})
 }
 
-// rangeStream has no order by anything but keys unless it is refused for that: etcd goes on after
-// the last key of a piece that it has sorted, which need not be the last of the piece.
+// rangeStream sorts only by key, unless the request is refused for its order: etcd continues after
+// the last key of a sorted chunk, which need not be its largest key.
 func (s *Scenario) rangeStream() *Step {
 	request := s.rangeRequest()
 	if request.SortOrder == pb.RangeRequest_NONE {
@@ -30,7 +30,7 @@ func (s *Scenario) rangeStream() *Step {
 	return s.call(machine.RangeStream, request)
 }
 
-// authenticate logs a user in, with a right or a wrong password.
+// authenticate logs in a user, with a correct or a wrong password.
 func (s *Scenario) authenticate() *Step {
 	name := s.userName()
 	password := s.world.users[name].password

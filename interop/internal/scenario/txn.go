@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// deepest is how many transactions are in each other at most.
+	// deepest bounds the nesting depth of transactions.
 	deepest = 3
-	// maxTxnOps is etcd's limit, which a few requests go beyond.
+	// maxTxnOps is etcd's limit, which a few requests exceed.
 	maxTxnOps = 128
-	// maxMessage is less than gRPC refuses by itself, before there is anything to compare.
+	// maxMessage is below the limit at which gRPC refuses a request before it reaches etcd.
 	maxMessage = 1900 << 10
 )
 
@@ -68,7 +68,7 @@ func rangeOp(request *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: request}}
 }
 
-// compare is right about half the time, since most keys have a small version.
+// compare holds about half the time, since most keys have a small version.
 func (s *Scenario) compare() *pb.Compare {
 	d, key := s.dice, s.key()
 	compare := &pb.Compare{
@@ -82,7 +82,7 @@ func (s *Scenario) compare() *pb.Compare {
 	union := compare.Target
 	switch {
 	case d.chance(50):
-		// Nothing to compare with.
+		// No target value.
 		return compare
 	case d.chance(50):
 		union = pb.Compare_CompareTarget(d.below(5))
@@ -110,7 +110,7 @@ func (s *Scenario) compareWith(compare *pb.Compare, target pb.Compare_CompareTar
 	}
 }
 
-// longTxn is at, or just beyond, the limit of operations, at the top or one level down.
+// longTxn has as many operations as the limit, or one more, at the top or one level down.
 func (s *Scenario) longTxn(request *pb.TxnRequest) *pb.TxnRequest {
 	length := maxTxnOps + s.dice.below(2)
 	if s.dice.chance(500) {
@@ -133,7 +133,7 @@ func (s *Scenario) longTxn(request *pb.TxnRequest) *pb.TxnRequest {
 	return request
 }
 
-// counts is that many operations with small answers.
+// counts returns this many operations with small responses.
 func (s *Scenario) counts(n int) []*pb.RequestOp {
 	ops := make([]*pb.RequestOp, n)
 	for i := range ops {
@@ -142,7 +142,7 @@ func (s *Scenario) counts(n int) []*pb.RequestOp {
 	return ops
 }
 
-// readOnly leaves nothing but ranges, which makes it a request that does not go through the log.
+// readOnly keeps only the ranges, so that the request bypasses the log.
 func readOnly(request *pb.TxnRequest) {
 	for _, ops := range []*[]*pb.RequestOp{&request.Success, &request.Failure} {
 		var kept []*pb.RequestOp
@@ -155,16 +155,16 @@ func readOnly(request *pb.TxnRequest) {
 	}
 }
 
-// spare takes out what crashes etcd: a put of a key behind its deletion by a delete to the end of
-// all keys, in one transaction. The check that a key is not both deleted and put does not see such
-// an end. If the put is to keep a value or lease, applying it finds nothing to keep; and a
-// compaction at that revision keeps the deletion and drops the value, which is missed when it is
-// next read.
+// spare removes operations that crash etcd: a put of a key after a delete to the end of all keys,
+// in one transaction. etcd's check that a transaction does not delete and put the same key misses
+// such a range end. If the put ignores the value or lease, applying it finds no previous one.
+// Moreover, a compaction at that revision keeps the tombstone and drops the value, and the next
+// read fails.
 func spare(request *pb.TxnRequest) { spareAfter(request, nil) }
 
-// spareAfter spares etcd after operations that may have deleted all keys from one on, or none if
-// that is nil. It returns the same for what comes after the request: of two branches only one is
-// taken, and it is not known which.
+// spareAfter spares etcd after operations that may have deleted all keys from `deleted` on, nil for
+// none. It returns the same bound for the operations after the request: which branch runs is
+// unknown.
 func spareAfter(request *pb.TxnRequest, deleted []byte) []byte {
 	return lower(spareOps(request.Success, deleted), spareOps(request.Failure, deleted))
 }
@@ -184,8 +184,8 @@ func spareOps(ops []*pb.RequestOp, deleted []byte) []byte {
 	return deleted
 }
 
-// lower is the lower of two keys, where nil is none. A request with an empty key is refused, so it
-// deletes nothing.
+// lower returns the lower of two keys, where nil is none. A request with an empty key is refused,
+// so it deletes nothing.
 func lower(a, b []byte) []byte {
 	if a == nil || b != nil && bytes.Compare(b, a) < 0 {
 		return b
@@ -193,8 +193,8 @@ func lower(a, b []byte) []byte {
 	return a
 }
 
-// fit empties the values of a request that is too large for gRPC. One that is only too large for
-// etcd stays.
+// fit clears the values of a request that exceeds gRPC's limit. It keeps one that exceeds only
+// etcd's limit.
 func fit(request *pb.TxnRequest) {
 	if proto.Size(request) <= maxMessage {
 		return

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// maxStreams is how many streams make watches, maxWatches how many each may have.
+	// maxStreams bounds the number of streams, maxWatches the number of watches per stream.
 	maxStreams = 3
 	maxWatches = 10
 )
 
-// watch creates a watch, on a new stream if need be.
+// watch creates a watch, on a new stream if necessary.
 func (s *Scenario) watch() *Step {
 	open := s.world.streams
 	if len(open) == 0 || len(open) < maxStreams && s.dice.chance(100) {
@@ -42,8 +42,8 @@ func (s *Scenario) openStream() *Step {
 	return s.then(append(s.showMarker(stream.user), marker)...)
 }
 
-// watcher returns the user of a stream: more often than in other requests, one with some
-// permissions but not all.
+// watcher returns the user of a stream: more often than in other requests, a user with some but not
+// all permissions.
 func (s *Scenario) watcher() string {
 	if s.world.authEnabled && s.dice.chance(700) {
 		return one(s.dice, s.world.able())
@@ -83,16 +83,17 @@ func (s *Scenario) createRequest() *pb.WatchCreateRequest {
 }
 
 const (
-	// bulkValues of largeValue are more than a server sends in one response.
+	// bulkValues values of largeValue bytes exceed one response.
 	bulkValues = 9
-	// bulkPuts of largeValue fit one request, but together with what they replace not one response.
+	// bulkPuts values of largeValue bytes fit into one request, but together with the previous
+	// values exceed one response.
 	bulkPuts = 4
-	// longHistory is more revisions than a watcher catches up with at a time.
+	// longHistory exceeds the number of revisions that a watcher catches up with at a time.
 	longHistory = 1100
 )
 
-// bulk makes a watch catch up with more than fits a response, in many revisions and in one, and
-// clears away what it wrote.
+// bulk makes a watch catch up with more data than fits into a response, in many revisions and in
+// one, and deletes it afterwards.
 func (s *Scenario) bulk() *Step {
 	first := s.world.revision + 1
 	var steps []func() *Step
@@ -110,13 +111,13 @@ func (s *Scenario) bulk() *Step {
 		func() *Step { return s.callAs(s.admin(), machine.DeleteRange, cleared) })...)
 }
 
-// largePut is to one of the keys that are cleared away.
+// largePut puts one of the keys that bulk deletes.
 func (s *Scenario) largePut(i int) *pb.PutRequest {
 	return &pb.PutRequest{Key: fmt.Appendf(nil, "foo/%d", 1+i), Value: workload.Fill(s.dice.random.Next(), largeValue)}
 }
 
-// history makes a watch catch up with more revisions than are read at a time. Once, because it
-// takes many steps.
+// history makes a watch catch up with more revisions than are read at a time. It runs once, because
+// it takes many steps.
 func (s *Scenario) history() *Step {
 	if s.historic {
 		return nil
@@ -131,7 +132,7 @@ func (s *Scenario) history() *Step {
 	return s.then(append(steps, s.watchFrom(first, true), s.watchFrom(first, false))...)
 }
 
-// watchFrom watches all keys from a revision on, on any stream there is.
+// watchFrom watches all keys from a revision on, on any open stream.
 func (s *Scenario) watchFrom(revision int64, fragment bool) func() *Step {
 	return func() *Step {
 		open := s.world.streams
@@ -144,8 +145,8 @@ func (s *Scenario) watchFrom(revision int64, fragment bool) func() *Step {
 	}
 }
 
-// startRevision may be any but the compacted one while the compaction is at work, which decides
-// what is left of it.
+// startRevision returns any revision except the compacted one during a compaction, because its
+// progress determines which of its data is left.
 func (s *Scenario) startRevision() int64 {
 	w := &s.world
 	switch n := s.dice.below(100); {
@@ -170,9 +171,9 @@ func (s *Scenario) cancel() *Step {
 	return s.cancelOn(one(s.dice, s.world.streams))
 }
 
-// cancelOn ends a watch, or none, after everything has arrived: events that are on their way when a
-// watch is canceled may be lost. Nothing answers the cancellation of a watch that is not there, but
-// the creation after it is answered.
+// cancelOn cancels an existing or a missing watch after a settle step, because events in flight may
+// be lost by a cancellation. Canceling a missing watch has no response, but the creation after it
+// does.
 func (s *Scenario) cancelOn(stream *stream) *Step {
 	id := one(s.dice, []int64{77, -1, 1, 0})
 	if n := len(stream.watches); n > 0 && s.dice.chance(850) {
@@ -186,8 +187,8 @@ func (s *Scenario) cancelOn(stream *stream) *Step {
 	}, s.ping(stream))
 }
 
-// progress asks how far a stream is. It is answered only if all its watches are, so they are given
-// time to be.
+// progress requests a progress notification. The server sends it only if all watches of the stream
+// are synced, so a settle step comes first.
 func (s *Scenario) progress() *Step {
 	if len(s.world.streams) == 0 {
 		return nil
@@ -200,8 +201,8 @@ func (s *Scenario) progress() *Step {
 	}, s.ping(stream))
 }
 
-// ping asks for what is refused at once, so that the refusal tells that what came before has been
-// dealt with.
+// ping sends a creation that is refused at once. The refusal shows that all earlier requests were
+// processed.
 func (s *Scenario) ping(stream *stream) func() *Step {
 	return func() *Step { return s.create(stream, &pb.WatchCreateRequest{Key: []byte("ping"), StartRevision: -1}) }
 }

@@ -11,16 +11,15 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// world is what etcd's answers have told so far.
+// world is the state of etcd as known from its responses.
 type world struct {
 	revision  int64
 	compacted int64
-	// compactions are the revisions that were compacted to, whose hashes a server remembers.
+	// compactions are the compacted revisions, whose hashes a server caches.
 	compactions []int64
-	// compacting is set while a compaction may be at work.
+	// compacting is set while a compaction may be running.
 	compacting bool
-	// forgotten is the last compaction before a restart. Hashes up to it are remembered on one side
-	// only.
+	// forgotten is the last compaction before a restart. Only one side caches hashes up to it.
 	forgotten int64
 
 	leases []lease
@@ -35,7 +34,7 @@ type world struct {
 
 type lease struct {
 	id int64
-	// due is the step by which a short lease must be revoked, 0 for a long one.
+	// due is the step before which a short lease must be revoked, 0 for a long one.
 	due int
 }
 
@@ -49,7 +48,7 @@ type stream struct {
 type user struct {
 	// password is empty if the user cannot log in.
 	password string
-	// unkeyed users were made to have none, whatever is set later.
+	// unkeyed users were created without a password; a later password does not enable login.
 	unkeyed bool
 }
 
@@ -57,7 +56,7 @@ func newWorld() world {
 	return world{revision: 1, compacted: -1, forgotten: math.MinInt64, users: map[string]user{}}
 }
 
-// Learn takes note of etcd's answer to a step.
+// Learn records etcd's response to a step.
 func (s *Scenario) Learn(step Step, answer machine.Answer) {
 	w := &s.world
 	if compact, ok := step.Request.(*pb.CompactionRequest); ok {
@@ -92,8 +91,8 @@ func headerOf(answer machine.Answer) *pb.ResponseHeader {
 	return nil
 }
 
-// learnCompaction knows that a physical compaction waits for the one at work, even if there is
-// nothing to do for it.
+// learnCompaction relies on the fact that a physical compaction waits for the running one, even if
+// it has nothing to do.
 func (w *world) learnCompaction(request *pb.CompactionRequest, answer machine.Answer) {
 	switch {
 	case answer.Code == codes.OK:
@@ -116,7 +115,7 @@ func (w *world) learnAlarm(request *pb.AlarmRequest, reply *pb.AlarmResponse) {
 	}
 }
 
-// LearnWatch takes note of etcd's answer to the creation of a watch.
+// LearnWatch records etcd's response to the creation of a watch.
 func (s *Scenario) LearnWatch(step Step, created *pb.WatchResponse) {
 	if created == nil || created.Canceled || created.WatchId == machine.MarkerID {
 		return
@@ -128,13 +127,13 @@ func (s *Scenario) LearnWatch(step Step, created *pb.WatchResponse) {
 	}
 }
 
-// LearnRestart takes note that the streams are gone, and on one side what was only remembered.
+// LearnRestart records that streams are closed, and that one side has lost its cached hashes.
 func (s *Scenario) LearnRestart() {
 	s.world.streams = nil
 	s.world.forgotten = s.world.compacted
 }
 
-// overdue is a lease that must go before it goes by itself, or 0.
+// overdue returns a lease that must be revoked before it expires, or 0.
 func (w *world) overdue(step int) int64 {
 	for _, l := range w.leases {
 		if l.due != 0 && l.due < step {

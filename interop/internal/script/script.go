@@ -1,25 +1,25 @@
 // Package script parses scripts of commands for a server:
 //
 //	# A lease and a key under it.
-//	server --quota-backend-bytes=10000000     starts the server, with these flags beside the usual ones
-//	lease = lease grant 3600                  an etcdctl command; the first id it prints is $lease from here on
-//	put "a b" --lease=$lease                  quotes are as in Go, or single ones with nothing special between them
-//	| from standard input                     each such line is one of the standard input of the command above
+//	server --quota-backend-bytes=10000000     starts the server with additional flags
+//	lease = lease grant 3600                  etcdctl; $lease becomes the first id that it prints
+//	put "a b" --lease=$lease                  double quotes as in Go; single quotes are literal
+//	| from standard input                     a line of standard input for the command above
 //	unordered member list                     its lines may come in any order
-//	utl snapshot status $dir/saved            an etcdutl command
-//	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port; what follows the path is the body
-//	http GET /health @Accept:text/plain       the same with a header
-//	background w watch a --rev=1              a command that goes on
-//	await w "PUT"                             until it has printed this; again, this once more after that
-//	tell w progress                           a line for its standard input
-//	end w                                     interrupts it; what it printed is the answer to this statement
-//	join w                                    the same of one that ends by itself
+//	utl snapshot status $dir/saved            etcdutl
+//	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port, with a body
+//	http GET /health @Accept:text/plain       a request with a header
+//	background w watch a --rev=1              starts a command in the background
+//	await w "PUT"                             waits for this text behind that of the last await
+//	tell w progress                           writes a line to its standard input
+//	end w                                     interrupts it; its output is the result
+//	join w                                    waits for its exit; its output is the result
 //	until get a has "1"                       repeats a command until it prints this; not compared
-//	server stop | kill | start [FLAG...]      the same data directory, later
-//	server on $dir/restored                   another data directory
+//	server stop | kill | start [FLAG...]      keeps the data directory
+//	server on $dir/restored                   restarts on another data directory
 //
-// Known from the start are $dir, a folder for files, $endpoint and $peer, the server's addresses,
-// and $member, its id.
+// Predefined are $dir, a folder for files, $endpoint and $peer, the server's addresses, and
+// $member, its id.
 package script
 
 import (
@@ -33,7 +33,7 @@ import (
 // Verb is the action of a statement.
 type Verb string
 
-// The verbs. A statement that begins with none of these words is an etcdctl command.
+// The verbs. A statement that begins with another word is an etcdctl command.
 const (
 	Ctl        Verb = "ctl"
 	Utl        Verb = "utl"
@@ -54,7 +54,7 @@ type Statement struct {
 	File string
 	Line int
 	Verb Verb
-	// Name is the background command that is meant, or what an id is to be called.
+	// Name is the name of the background command, or of the variable for an id.
 	Name  string
 	Words []string
 	// Stdin is the input of the command.
@@ -126,10 +126,10 @@ func parse(line string) (Statement, error) {
 	return s.shaped(line)
 }
 
-// shaped takes from the words what has a meaning of its own.
+// shaped parses the words with a meaning of their own.
 func (s Statement) shaped(line string) (Statement, error) {
 	if s.Verb != Server && len(s.Words) == 0 {
-		return s, fmt.Errorf("%s what?", s.Verb)
+		return s, fmt.Errorf("%s needs arguments", s.Verb)
 	}
 	switch s.Verb {
 	case Background, Await, Tell, End, Join:
@@ -137,11 +137,11 @@ func (s Statement) shaped(line string) (Statement, error) {
 	case Until:
 		at := slices.Index(s.Words, "has")
 		if at < 1 || at != len(s.Words)-2 {
-			return s, fmt.Errorf("until COMMAND has TEXT, and not %q", s.Words)
+			return s, fmt.Errorf("expected until COMMAND has TEXT, got %q", s.Words)
 		}
 		s.Words, s.Text = s.Words[:at], s.Words[at+1]
 	case HTTP:
-		// A body keeps its quotes.
+		// The body keeps its quotes.
 		parts := strings.SplitN(line, " ", 4)
 		s.Words = parts[1:]
 	}

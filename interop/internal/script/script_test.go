@@ -58,7 +58,7 @@ func TestStatements(t *testing.T) {
 	for i, statement := range statements {
 		want[i].File, want[i].Written = "x", lines[statement.Line-1]
 		if !reflect.DeepEqual(statement, want[i]) {
-			t.Errorf("%+v\nand not\n%+v", statement, want[i])
+			t.Errorf("got\n%+v\nwant\n%+v", statement, want[i])
 		}
 	}
 }

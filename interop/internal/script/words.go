@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Words splits a line at its blanks, except between quotes.
+// Words splits a line at spaces outside quotes.
 func Words(line string) ([]string, error) {
 	var words []string
 	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
@@ -23,7 +23,7 @@ func Words(line string) ([]string, error) {
 	return words, nil
 }
 
-// word takes one word from the start of a line. Quotes may begin within it, as in --sort-by="x".
+// word returns the first word of a line. Quotes may begin within it, as in --sort-by="x".
 func word(line string) (word, rest string, err error) {
 	for line != "" && line[0] != ' ' {
 		var part string
@@ -35,7 +35,7 @@ func word(line string) (word, rest string, err error) {
 	return word, line, nil
 }
 
-// piece is what lies between quotes, or up to the next quote or blank.
+// piece returns a quoted string, or the text up to the next quote or space.
 func piece(line string) (piece, rest string, err error) {
 	switch line[0] {
 	case '"':

@@ -19,7 +19,7 @@ func Digits(value float64) string {
 	}
 }
 
-// Median is the value in the middle, or half-way between the two there.
+// Median returns the middle value, or the mean of the two middle values.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -29,7 +29,7 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Percentile takes durations, which it sorts, and a share below 1.
+// Percentile returns the duration at a share below 1. It sorts the durations.
 func Percentile(durations []time.Duration, share float64) time.Duration {
 	if len(durations) == 0 {
 		return 0

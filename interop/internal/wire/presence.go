@@ -12,30 +12,29 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Presence counts, for each kind of message and each of its fields, how often
-// the field stood in the bytes with a value, stood there with zero, or was
-// left out.
+// Presence counts, for each kind of message and each of its fields, how often the field was encoded
+// with a value, encoded with zero, or omitted.
 type Presence struct {
 	tables map[string]*table
 }
 
-// table is what was seen of one kind.
+// table holds the counts of one kind.
 type table struct {
 	kind     protoreflect.MessageDescriptor
 	messages int
 	fields   map[protowire.Number]*count
-	// unordered counts messages whose fields were not in ascending order, and keeps one such order.
+	// unordered counts messages whose fields were not in ascending order; order is an example.
 	unordered int
 	order     string
 }
 
 type count struct{ set, zero int }
 
-// NewPresence returns an empty count.
+// NewPresence returns empty counts.
 func NewPresence() *Presence { return &Presence{tables: map[string]*table{}} }
 
-// Add counts a message and those inside it. The label tells apart what one
-// message type is used for, such as the raft message type.
+// Add counts a message and the messages nested in it. The label tells apart the uses of one message
+// type, such as the raft message type.
 func (p *Presence) Add(kind protoreflect.MessageDescriptor, label string, message []byte) error {
 	name := string(kind.FullName())
 	if label != "" {
@@ -62,9 +61,8 @@ func (p *Presence) add(kind protoreflect.MessageDescriptor, name string, message
 	return nil
 }
 
-// nested names the table of a message inside another. The raft library fills
-// the same type in several places, which need not treat zeros alike, so
-// those are kept apart by where they stand.
+// nested names the table of a nested message. The raft library fills the same type in several
+// places, which may treat zeros differently, so each place has its own table.
 func nested(parent string, field protoreflect.FieldDescriptor) string {
 	name := string(field.Message().FullName())
 	if !strings.HasPrefix(name, "raftpb.") {
@@ -116,9 +114,8 @@ func order(fields []Field) string {
 	return strings.Join(numbers, " ")
 }
 
-// Write prints the tables as Markdown. Messages of proto2 syntax come in
-// full. Of proto3 only the surprises are worth a reader's time: a field
-// without presence that was written although zero.
+// Write prints the tables as Markdown: messages of proto2 syntax in full, of proto3 only fields
+// without presence that were encoded although zero.
 func (p *Presence) Write(out io.Writer, version string) {
 	fmt.Fprintf(out, "# Presence of fields in what etcd %s wrote\n\n", version)
 	fmt.Fprintf(out, "Counted over every message seen while capturing, not only over the messages kept here. *set*:\n")
@@ -151,7 +148,7 @@ func (t *table) write(out io.Writer, name string) {
 	}
 }
 
-// numbers lists the fields of the descriptor and any others that were seen.
+// numbers returns the fields of the descriptor and any unknown fields that were seen.
 func (t *table) numbers() []protowire.Number {
 	all := map[protowire.Number]bool{}
 	for i := range t.kind.Fields().Len() {

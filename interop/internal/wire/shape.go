@@ -9,26 +9,24 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Shape describes how a message was encoded and not what it says: which
-// fields stand in it, in which order, and whether each is zero. Two messages
-// of one shape exercise an encoder and a decoder in the same way, so one of
-// them is enough to keep.
+// Shape describes how a message is encoded, not its content: which fields occur, in which order,
+// and whether each is zero. Two messages of one shape exercise an encoder and a decoder in the same
+// way, so keeping one of them is enough.
 //
-// A MsgHeartbeat with a zero commit may read "1=8 2:N 3:N 4:n 8:0": enum
-// values are spelt out, numbers are n, N (the top bit set, as in half of all
-// member ids) or 0, and repeats of the same shape are folded into one with a +.
+// A MsgHeartbeat with a zero commit may have the shape "1=8 2:N 3:N 4:n 8:0": enum values are spelt
+// out, numbers are n, N (the top bit set, as in half of all member ids) or 0, and repetitions of
+// the same shape are folded into one with a +.
 func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
 	return shape(kind, message, math.MaxInt)
 }
 
-// Outline is the shape of a message's own fields, present or zero, whatever they hold.
+// Outline returns the shape of the top-level fields, present or zero, without their content.
 func Outline(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
 	outline, err := shape(kind, message, 0)
 	return strings.ReplaceAll(outline, "N", "n"), err
 }
 
-// shape looks into messages inside messages down to a depth; below it they count as fields like any
-// other.
+// shape descends into nested messages down to a depth; below it they count as plain fields.
 func shape(kind protoreflect.MessageDescriptor, message []byte, depth int) (string, error) {
 	fields, err := Fields(message)
 	if err != nil {

@@ -1,9 +1,8 @@
 // Package wire reads protobuf bytes without decoding them into structs.
 //
-// What etcd wrote is evidence, and a struct would lose the part we are after:
-// whether a field that holds zero stood in the bytes or not, and in which
-// order fields came. So bytes are walked field by field, and the descriptors
-// of etcd's own packages are used for names and nesting only.
+// A struct would lose two properties of the encoding that we compare: whether a field with value
+// zero was encoded, and the order of fields. So the bytes are read field by field, and the
+// descriptors of etcd's own packages serve only for names and nesting.
 package wire
 
 import (
@@ -13,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	// Linked for their descriptors, which register themselves.
+	// Imported for their descriptors, which register themselves.
 	_ "go.etcd.io/etcd/api/v3/authpb"
 	_ "go.etcd.io/etcd/api/v3/etcdserverpb"
 	_ "go.etcd.io/etcd/api/v3/membershippb"
@@ -24,7 +23,7 @@ import (
 	_ "go.etcd.io/raft/v3/raftpb"
 )
 
-// Field is one field as it stands on the wire.
+// Field is one encoded field.
 type Field struct {
 	Number protowire.Number
 	Type   protowire.Type
@@ -34,10 +33,10 @@ type Field struct {
 	Bytes []byte
 }
 
-// IsZero says whether the field carries its type's zero value.
+// IsZero reports whether the field has its type's zero value.
 func (f Field) IsZero() bool { return f.Value == 0 }
 
-// Fields splits a message into its fields, in the order they stand in.
+// Fields splits a message into its fields, in encoded order.
 func Fields(message []byte) ([]Field, error) {
 	var fields []Field
 	for rest := message; len(rest) > 0; {
@@ -79,13 +78,13 @@ func next(b []byte) (Field, int, error) {
 	return field, tag + size, nil
 }
 
-// Bytes returns the payload of a message's bytes field, and whether it is there.
+// Bytes returns the payload of a bytes field, and whether it is present.
 func Bytes(message []byte, number protowire.Number) ([]byte, bool) {
 	field, found := find(message, number)
 	return field.Bytes, found && field.Type == protowire.BytesType
 }
 
-// Number returns a message's varint field, zero if it is absent.
+// Number returns a varint field, zero if it is absent.
 func Number(message []byte, number protowire.Number) uint64 {
 	field, _ := find(message, number)
 	return field.Value
@@ -104,7 +103,7 @@ func find(message []byte, number protowire.Number) (Field, bool) {
 	return Field{}, false
 }
 
-// Describe finds a message type by its full name, e.g. "raftpb.Entry".
+// Describe finds a message type by its full name, for example "raftpb.Entry".
 func Describe(kind string) (protoreflect.MessageDescriptor, error) {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(kind))
 	if err != nil {

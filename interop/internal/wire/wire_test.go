@@ -63,6 +63,6 @@ func TestPresenceCountsNestedMessagesWhereTheyStand(t *testing.T) {
 
 func TestFieldsRefusesCutBytes(t *testing.T) {
 	if fields, err := Fields([]byte{0x22, 5, 'x'}); err == nil {
-		t.Fatalf("read %v from cut bytes", fields)
+		t.Fatalf("read %v from truncated bytes", fields)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Apply makes the changes of a list in a database, fill being how full pages are made.
+// Apply applies the changes of a list to a database; fill is the fill percent of pages.
 func (b *Bolt) Apply(db *bolt.DB, fill float64) error {
 	for tx := range b.Txs() {
 		if err := db.Update(func(to *bolt.Tx) error { return tx.apply(to, fill) }); err != nil {

@@ -5,10 +5,10 @@ import (
 	"iter"
 )
 
-// The buckets the changes go to. Only the first two are used without nesting.
+// buckets are the targets of changes. Only the first two are used without nesting.
 var buckets = [][]string{{"alpha"}, {"beta"}, {"alpha", "inner"}, {"gamma", "deep", "deeper"}}
 
-// Change is a put or a delete in a bucket, which is made if it is missing.
+// Change is a put or a delete in a bucket, which is created if it is missing.
 type Change struct {
 	Bucket []string
 	Key    []byte
@@ -16,14 +16,14 @@ type Change struct {
 	Delete bool
 }
 
-// Tx is what one transaction does: take a sequence number of bucket alpha,
-// which is made if it is missing, perhaps drop bucket beta, and make changes.
+// Tx is one transaction: it takes a sequence number of bucket alpha, which is created if it is
+// missing, optionally drops bucket beta, and applies changes.
 type Tx struct {
 	DropBeta bool
 	Changes  []Change
 }
 
-// Bolt is a list of transactions, decided by its fields.
+// Bolt is a list of transactions, determined by its fields.
 type Bolt struct {
 	Random          *Random
 	Changes, PerTx  int
@@ -31,7 +31,7 @@ type Bolt struct {
 	Nested, Deletes bool
 }
 
-// Written is the list that fills a file.
+// Written returns the list that fills a file.
 func Written(seed uint64, count int, nested, deletes bool) *Bolt {
 	return &Bolt{
 		Random: Seeded(seed, 0x77), Changes: count, PerTx: 500, Keys: uint64(max(count, 1)),
@@ -39,12 +39,12 @@ func Written(seed uint64, count int, nested, deletes bool) *Bolt {
 	}
 }
 
-// Round is the list of one round of several that two programs take in turn.
+// Round returns the list of one of several rounds that two programs apply in turn.
 func Round(seed uint64, round int) *Bolt {
 	return &Bolt{Random: SeededRound(seed, round), Changes: 2000, PerTx: 100, Keys: 3000, Nested: true, Deletes: true}
 }
 
-// Txs draws the transactions. It can be called once.
+// Txs generates the transactions. It can be called once.
 func (b *Bolt) Txs() iter.Seq[Tx] {
 	return func(yield func(Tx) bool) {
 		for left := b.Changes; left > 0; left -= b.PerTx {
@@ -77,7 +77,7 @@ func (b *Bolt) change() Change {
 	return c
 }
 
-// length makes one value in eight long enough to need pages of its own now and then.
+// length makes one value in eight long, so that some need overflow pages.
 func length(drawn uint64) uint64 {
 	if drawn%8 == 0 {
 		return (drawn >> 8) % 9000

@@ -2,20 +2,20 @@ package workload
 
 import "iter"
 
-// LogMetadata stands at the head of every segment of a log that a round creates.
+// LogMetadata is the metadata at the head of every segment that a round creates.
 const LogMetadata = "bowline interop"
 
-// saves is how often a round saves.
+// saves is the number of saves per round.
 const saves = 40
 
-// Log is the entries of one round, in the saves that bring them to disk.
+// Log is the entries of one round, grouped into saves.
 type Log struct {
 	Term   uint64
 	random *Random
 	extra  uint64
 }
 
-// LogRound is a round of a seed. The entries of a big one fill segments.
+// LogRound returns a round of a seed. The entries of a big one fill segments.
 func LogRound(seed uint64, round int, big bool) *Log {
 	l := &Log{Term: uint64(round) + 1, random: SeededRound(seed, round)}
 	if big {
@@ -24,7 +24,7 @@ func LogRound(seed uint64, round int, big bool) *Log {
 	return l
 }
 
-// Saves draws the data of each save's entries. It can be called once.
+// Saves generates the data of the entries per save. It can be called once.
 func (l *Log) Saves() iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		for range saves {

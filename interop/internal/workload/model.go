@@ -9,19 +9,19 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Model is a bucket in memory: what lists of changes ought to leave.
+// Model is a bucket in memory: the expected result of lists of changes.
 type Model struct {
 	sequence uint64
 	keys     map[string][]byte
 	buckets  map[string]*Model
 }
 
-// NewModel is an empty one.
+// NewModel returns an empty model.
 func NewModel() *Model {
 	return &Model{keys: map[string][]byte{}, buckets: map[string]*Model{}}
 }
 
-// Apply makes the changes of a list in the model.
+// Apply applies the changes of a list to the model.
 func (m *Model) Apply(list *Bolt) {
 	for tx := range list.Txs() {
 		m.bucket("alpha").sequence++
@@ -49,7 +49,7 @@ func (m *Model) bucket(path ...string) *Model {
 	return m
 }
 
-// Compare says where a database differs from the model.
+// Compare returns an error for the first difference between a database and the model.
 func (m *Model) Compare(tx *bolt.Tx) error {
 	var names []string
 	err := tx.ForEach(func(name []byte, _ *bolt.Bucket) error {
@@ -60,7 +60,7 @@ func (m *Model) Compare(tx *bolt.Tx) error {
 		return err
 	}
 	if want := sorted(m.buckets); !slices.Equal(names, want) {
-		return fmt.Errorf("buckets %q, expected %q", names, want)
+		return fmt.Errorf("got buckets %q, expected %q", names, want)
 	}
 	for _, name := range names {
 		if err := m.buckets[name].compare(name, tx.Bucket([]byte(name))); err != nil {
@@ -72,7 +72,7 @@ func (m *Model) Compare(tx *bolt.Tx) error {
 
 func (m *Model) compare(path string, bucket *bolt.Bucket) error {
 	if got := bucket.Sequence(); got != m.sequence {
-		return fmt.Errorf("%s: sequence %d, expected %d", path, got, m.sequence)
+		return fmt.Errorf("%s: got sequence %d, expected %d", path, got, m.sequence)
 	}
 	seen := 0
 	err := bucket.ForEach(func(key, value []byte) error {
@@ -95,7 +95,7 @@ func (m *Model) compare(path string, bucket *bolt.Bucket) error {
 		return err
 	}
 	if want := len(m.keys) + len(m.buckets); seen != want {
-		return fmt.Errorf("%s: %d of %d keys and buckets", path, seen, want)
+		return fmt.Errorf("%s: found %d of %d keys and buckets", path, seen, want)
 	}
 	return nil
 }

@@ -1,6 +1,5 @@
-// Package workload has deterministic lists of changes to bolt files and logs.
-// Bowline's programs know the same lists, so each side can tell what the other
-// ought to have written.
+// Package workload generates deterministic lists of changes to bolt files and logs. Bowline's
+// programs generate the same lists, so that each side can verify the other's files.
 package workload
 
 import "math"
@@ -10,10 +9,10 @@ const (
 	stride = 0xD1B54A32D192ED03
 )
 
-// Random is splitmix64, which takes a few lines in any language.
+// Random is the splitmix64 generator, which takes a few lines in any language.
 type Random struct{ state uint64 }
 
-// Seeded starts a sequence; different salts give different ones for the same seed.
+// Seeded starts a sequence; different salts give different sequences for the same seed.
 func Seeded(seed, salt uint64) *Random { return &Random{state: seed*golden + salt} }
 
 // SeededRound starts the sequence of one round of a seed.
@@ -28,7 +27,7 @@ func (r *Random) Next() uint64 {
 	return z ^ z>>31
 }
 
-// Fill makes a value of this length that the drawn number decides.
+// Fill returns a value of this length that is determined by the drawn number.
 func Fill(drawn uint64, length uint64) []byte {
 	value := make([]byte, length)
 	for i := range value {

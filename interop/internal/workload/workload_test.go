@@ -30,7 +30,7 @@ func TestRandomIsSplitmix64(t *testing.T) {
 	}
 }
 
-// The Rust twin has to make the same file of the same arguments.
+// TestWrittenIsPinned pins the file that Bowline's bolt_tool must produce from the same arguments.
 func TestWrittenIsPinned(t *testing.T) {
 	db := openFile(t)
 	if err := Written(7, 3000, true, true).Apply(db, bolt.DefaultFillPercent); err != nil {
@@ -42,7 +42,7 @@ func TestWrittenIsPinned(t *testing.T) {
 	}
 	const want = "5151ca54c20b91e1bfa6b6012145717c3c64563ff95b3d806e7f0e78a5f2a0ba"
 	if got := hex.EncodeToString(hash.Sum(nil)); got != want {
-		t.Errorf("the dump's hash is %s", got)
+		t.Errorf("unexpected dump hash %s", got)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestModelAgreesWithBolt(t *testing.T) {
 }
 
 func TestCompareSeesDifferences(t *testing.T) {
-	// What each case does to a file that was as expected.
+	// Each case alters a file that matches the model.
 	cases := map[string]func(tx *bolt.Tx) error{
 		"sequence": func(tx *bolt.Tx) error { return tx.Bucket([]byte("alpha")).SetSequence(1) },
 		"buckets":  func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("gamma")) },
@@ -102,12 +102,12 @@ func TestBigRoundsAreBig(t *testing.T) {
 			count++
 			for _, data := range entries {
 				if len(data) < least || len(data) >= least+2000 {
-					t.Errorf("big %v: %d bytes", big, len(data))
+					t.Errorf("big %v: unexpected entry size of %d bytes", big, len(data))
 				}
 			}
 		}
 		if count != saves {
-			t.Errorf("%d saves", count)
+			t.Errorf("unexpected number of saves: %d", count)
 		}
 	}
 }
