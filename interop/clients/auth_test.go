@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// lockUp creates root and a user who may write below a prefix, and enables auth.
+// lockUp creates root and a user with write permission below a prefix, and enables auth.
 func lockUp(t *testing.T, s *server) {
 	t.Helper()
 	ctx, client := within(t), s.client(t)
@@ -36,7 +36,7 @@ func TestAuth(t *testing.T) {
 	lockUp(t, s)
 	nobody, root, ann := s.client(t), s.clientAs(t, "root", "pw"), s.clientAs(t, "ann", "secret")
 	_, err := nobody.Get(ctx, "a/1")
-	fails(t, "nobody", err, rpctypes.ErrUserEmpty)
+	fails(t, "without a user", err, rpctypes.ErrUserEmpty)
 	config := s.config()
 	config.Username, config.Password = "ann", "wrong"
 	_, err = clientv3.New(config)
@@ -44,9 +44,9 @@ func TestAuth(t *testing.T) {
 
 	got(ann.Put(ctx, "a/1", "x"))(t)
 	_, err = ann.Put(ctx, "b/1", "x")
-	fails(t, "beyond", err, rpctypes.ErrPermissionDenied)
+	fails(t, "outside the permission", err, rpctypes.ErrPermissionDenied)
 	_, err = ann.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("b/1", "x")}, nil)).Commit()
-	fails(t, "beyond, nested", err, rpctypes.ErrPermissionDenied)
+	fails(t, "outside the permission, nested", err, rpctypes.ErrPermissionDenied)
 	_, err = ann.UserList(ctx)
 	fails(t, "users", err, rpctypes.ErrPermissionDenied)
 	refused := next(t, ann.Watch(ctx, "b/", clientv3.WithPrefix()))
@@ -54,7 +54,7 @@ func TestAuth(t *testing.T) {
 	allowed := ann.Watch(ctx, "a/", clientv3.WithPrefix(), clientv3.WithRev(1))
 	equal(t, "watch", len(next(t, allowed).Events), 1)
 
-	// What changes takes effect at once.
+	// Changes take effect at once.
 	got(root.RoleGrantPermission(ctx, "worker", "b/1", "", clientv3.PermissionType(clientv3.PermWrite)))(t)
 	got(ann.Put(ctx, "b/1", "x"))(t)
 	got(root.UserRevokeRole(ctx, "ann", "worker"))(t)
@@ -64,20 +64,21 @@ func TestAuth(t *testing.T) {
 	got(nobody.Put(ctx, "b/2", "x"))(t)
 }
 
-// TestTokensAreRenewed when they have run out, and when the server has forgotten them.
+// TestTokensAreRenewed checks that the client renews a token that has expired or that the server
+// has lost by a restart.
 func TestTokensAreRenewed(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t, "--auth-token-ttl=3")
 	lockUp(t, s)
 	ann := s.clientAs(t, "ann", "secret")
 	got(ann.Put(ctx, "a/1", "x"))(t)
-	// A server counts from the last time it saw a token, so it is not asked more often.
+	// Each use of a token restarts its TTL on the server, so runsOut polls rarely.
 	runsOut(t, s, tokenOf(t, s), 5*time.Second)
 	got(ann.Put(ctx, "a/1", "y"))(t)
 	token := tokenOf(t, s)
 	s.stop(t)
 	s.startAgain(t)
-	fails(t, "a token that was forgotten", ask(t, s, token), rpctypes.ErrInvalidAuthToken)
+	fails(t, "a token from before the restart", ask(t, s, token), rpctypes.ErrInvalidAuthToken)
 	got(ann.Put(ctx, "a/1", "z"))(t)
 	watch := ann.Watch(ctx, "a/1", clientv3.WithRev(1))
 	equal(t, "values", values(t, watch, 3), "x y z")
@@ -90,14 +91,14 @@ func tokenOf(t *testing.T, s *server) string {
 	return got(s.client(t).Authenticate(within(t), "ann", "secret"))(t).Token
 }
 
-// ask reads something with a token.
+// ask sends a read request with a token.
 func ask(t *testing.T, s *server, token string) error {
 	t.Helper()
 	_, err := s.client(t).Get(metadata.AppendToOutgoingContext(within(t), rpctypes.TokenFieldNameGRPC, token), "a/1")
 	return err
 }
 
-// runsOut waits until a token that is good is no longer. It is tried now and then.
+// runsOut polls a valid token until it expires.
 func runsOut(t *testing.T, s *server, token string, pause time.Duration) {
 	t.Helper()
 	must(t, ask(t, s, token))
@@ -107,10 +108,11 @@ func runsOut(t *testing.T, s *server, token string, pause time.Duration) {
 		refused = ask(t, s, token)
 		return refused != nil
 	})
-	fails(t, "a token that has run out", refused, rpctypes.ErrInvalidAuthToken)
+	fails(t, "an expired token", refused, rpctypes.ErrInvalidAuthToken)
 }
 
-// TestPasswordChange ends tokens; a client that still knows the old password is told.
+// TestPasswordChange checks that a new password invalidates tokens, and that a client with the old
+// password fails.
 func TestPasswordChange(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
@@ -123,10 +125,10 @@ func TestPasswordChange(t *testing.T) {
 	got(s.clientAs(t, "ann", "other").Put(ctx, "a/1", "y"))(t)
 	got(root.UserDelete(ctx, "ann"))(t)
 	_, err = ann.Put(ctx, "a/1", "z")
-	fails(t, "no user", err, rpctypes.ErrAuthFailed)
+	fails(t, "missing user", err, rpctypes.ErrAuthFailed)
 }
 
-// TestSignedTokens are good over a restart, for as long as they say.
+// TestSignedTokens checks that signed tokens survive a restart and expire at the time they name.
 func TestSignedTokens(t *testing.T) {
 	t.Parallel()
 	public, private := keyPair(t)
@@ -140,11 +142,11 @@ func TestSignedTokens(t *testing.T) {
 	runsOut(t, s, token, time.Second)
 	got(ann.Put(ctx, "a/1", "y"))(t)
 	_, err := ann.Put(ctx, "b/1", "x")
-	fails(t, "beyond", err, rpctypes.ErrPermissionDenied)
+	fails(t, "outside the permission", err, rpctypes.ErrPermissionDenied)
 	equal(t, "renewed", got(ann.KeepAliveOnce(ctx, got(ann.Grant(ctx, 50))(t).ID))(t).TTL, 50)
 }
 
-// keyPair writes a key and its public half into files.
+// keyPair writes a private key and its public key to files.
 func keyPair(t *testing.T) (public, private string) {
 	t.Helper()
 	key := got(rsa.GenerateKey(rand.Reader, 2048))(t)
@@ -156,7 +158,7 @@ func keyPair(t *testing.T) (public, private string) {
 	return public, private
 }
 
-// TestLeasesOfUsers checks that a lease may be revoked only by users who may write its keys.
+// TestLeasesOfUsers checks that revoking a lease needs write permission on all its keys.
 func TestLeasesOfUsers(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)

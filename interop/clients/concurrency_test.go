@@ -20,8 +20,7 @@ func session(t *testing.T, client *clientv3.Client, options ...concurrency.Sessi
 	return s
 }
 
-// attentive is a client's watcher that reports every new watch: the user of the client has started
-// to wait.
+// attentive is a watcher that reports every new watch: its client has started to wait.
 type attentive struct {
 	clientv3.Watcher
 	begun chan struct{}
@@ -31,18 +30,18 @@ func (a attentive) Watch(ctx context.Context, key string, options ...clientv3.Op
 	select {
 	case a.begun <- struct{}{}:
 	default:
-		// The count is no longer read.
+		// The test no longer reads the channel.
 	}
 	return a.Watcher.Watch(ctx, key, options...)
 }
 
-// waiter is something that a client does, and that must wait for others.
+// waiter is a blocking call of a client.
 type waiter struct {
 	begun chan struct{}
 	done  chan error
 }
 
-// wait begins it, and returns when it waits.
+// wait starts a call and returns once it blocks.
 func wait(t *testing.T, client *clientv3.Client, do func() error) *waiter {
 	t.Helper()
 	w := &waiter{begun: make(chan struct{}, 10), done: make(chan error, 1)}
@@ -52,40 +51,40 @@ func wait(t *testing.T, client *clientv3.Client, do func() error) *waiter {
 	return w
 }
 
-// again returns when it waits for the next of those that are before it.
+// again returns once the call blocks again, on the next key before its own.
 func (w *waiter) again(t *testing.T) {
 	t.Helper()
 	select {
 	case <-w.begun:
 	case err := <-w.done:
-		t.Fatalf("did not wait; error %v", err)
+		t.Fatalf("the call returned without waiting: %v", err)
 	case <-time.After(patience):
-		t.Fatal("neither waits nor is done")
+		t.Fatal("the call neither waited nor returned")
 	}
 }
 
-// still says that it has not been done yet.
+// still checks that the call has not returned.
 func (w *waiter) still(t *testing.T) {
 	t.Helper()
 	select {
 	case err := <-w.done:
-		t.Fatalf("done before its time; error %v", err)
+		t.Fatalf("the call returned too early: %v", err)
 	default:
 	}
 }
 
-// over returns when it has been done.
+// over waits until the call returns.
 func (w *waiter) over(t *testing.T) {
 	t.Helper()
 	must(t, next(t, w.done))
 }
 
-func TestMutexKeepsOthersOut(t *testing.T) {
+func TestMutexExcludesOtherSessions(t *testing.T) {
 	ctx, client, late := within(t), shared.client(t), shared.client(t)
 	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewMutex(one, prefixOf(t)), concurrency.NewMutex(other, prefixOf(t))
 	must(t, first.Lock(ctx))
-	fails(t, "try", second.TryLock(ctx), concurrency.ErrLocked)
+	fails(t, "TryLock", second.TryLock(ctx), concurrency.ErrLocked)
 
 	held := wait(t, late, func() error { return second.Lock(ctx) })
 	owner := got(client.Txn(ctx).If(first.IsOwner()).Commit())(t)
@@ -98,9 +97,9 @@ func TestMutexKeepsOthersOut(t *testing.T) {
 	must(t, second.Unlock(ctx))
 }
 
-func TestMutexOfASessionThatEnded(t *testing.T) {
+func TestMutexIsReleasedWhenItsSessionEnds(t *testing.T) {
 	ctx, client, late := within(t), shared.client(t), shared.client(t)
-	// A session learns of its end at a third of its time.
+	// A session notices the end of its lease after a third of its TTL.
 	one, other := session(t, client, concurrency.WithTTL(3)), session(t, late)
 	first, second := concurrency.NewMutex(one, prefixOf(t)), concurrency.NewMutex(other, prefixOf(t))
 	must(t, first.Lock(ctx))
@@ -110,7 +109,7 @@ func TestMutexOfASessionThatEnded(t *testing.T) {
 	ends(t, one.Done())
 }
 
-func TestMutexesCount(t *testing.T) {
+func TestMutexMakesIncrementsAtomic(t *testing.T) {
 	const workers, rounds = 8, 5
 	ctx := within(t)
 	var group sync.WaitGroup
@@ -130,7 +129,7 @@ func TestMutexesCount(t *testing.T) {
 	equal(t, "counted", string(counted.Kvs[0].Value), strconv.Itoa(workers*rounds))
 }
 
-// count adds one to a number, in two steps that only the lock keeps together.
+// count increments a number in two steps, which only the lock makes atomic.
 func count(ctx context.Context, client *clientv3.Client, mutex *concurrency.Mutex, key string) error {
 	if err := mutex.Lock(ctx); err != nil {
 		return err
@@ -153,7 +152,7 @@ func TestElection(t *testing.T) {
 	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewElection(one, prefixOf(t)), concurrency.NewElection(other, prefixOf(t))
 	_, err := first.Leader(ctx)
-	fails(t, "nobody leads", err, concurrency.ErrElectionNoLeader)
+	fails(t, "without a leader", err, concurrency.ErrElectionNoLeader)
 
 	must(t, first.Campaign(ctx, "first"))
 	observed := concurrency.NewElection(one, prefixOf(t)).Observe(ctx)
@@ -166,14 +165,14 @@ func TestElection(t *testing.T) {
 	must(t, first.Resign(ctx))
 	elected.over(t)
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "second")
-	fails(t, "the first no longer leads", first.Proclaim(ctx, "x"), concurrency.ErrElectionNotLeader)
+	fails(t, "proclaim after resigning", first.Proclaim(ctx, "x"), concurrency.ErrElectionNotLeader)
 
 	resumed := concurrency.ResumeElection(other, prefixOf(t), second.Key(), second.Rev())
 	must(t, resumed.Proclaim(ctx, "resumed"))
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "resumed")
 }
 
-func TestElectionAfterTheLeaderIsGone(t *testing.T) {
+func TestElectionAfterTheLeaderEnds(t *testing.T) {
 	ctx, client, late := within(t), shared.client(t), shared.client(t)
 	one, other := session(t, client), session(t, late)
 	first, second := concurrency.NewElection(one, prefixOf(t)), concurrency.NewElection(other, prefixOf(t))
@@ -194,7 +193,7 @@ func TestSessions(t *testing.T) {
 	ends(t, s.Done())
 	equal(t, "keys", len(got(client.Get(ctx, prefixOf(t)))(t).Kvs), 0)
 
-	// An orphan is no longer kept alive, and its lease runs out.
+	// An orphaned session stops its keep-alive, and its lease expires.
 	orphan := got(concurrency.NewSession(client, concurrency.WithTTL(2)))(t)
 	orphan.Orphan()
 	ends(t, orphan.Done())
@@ -206,8 +205,8 @@ func TestSessions(t *testing.T) {
 	fails(t, "keep alive", err, rpctypes.ErrLeaseNotFound)
 }
 
-// TestTransfers moves money between accounts, at every level of isolation, by many at a time. None
-// is lost.
+// TestTransfers moves money between accounts concurrently, at every isolation level, and checks
+// that the total is unchanged.
 func TestTransfers(t *testing.T) {
 	for _, level := range []concurrency.Isolation{
 		concurrency.SerializableSnapshot, concurrency.Serializable, concurrency.RepeatableReads,

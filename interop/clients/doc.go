@@ -1,8 +1,8 @@
-// Package clients has etcd's Go client, and the packages that come with it, work with a server:
-// with etcd, which shows that the tests are right, and with ours.
+// Package clients tests etcd's Go client, and the packages that come with it, against a server:
+// against etcd, which validates the tests, and against ours.
 //
 //	go test ./clients -server PROGRAM
 //
-// Most tests share a server, each below a prefix of its own; tests that stop it or need other flags
+// Most tests share a server, each below its own prefix; tests that stop it or need other flags
 // start their own.
 package clients

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestStreamOfARange gives in pieces what a range gives at once.
-func TestStreamOfARange(t *testing.T) {
+// TestRangeStream checks that RangeStream returns the same keys as a range.
+func TestRangeStream(t *testing.T) {
 	const keys = 5000
 	ctx, client := within(t), shared.client(t)
 	fill(t, client, prefixOf(t), keys)
@@ -26,13 +26,13 @@ func TestStreamOfARange(t *testing.T) {
 	equal(t, "revision", together.Header.Revision, whole.Header.Revision)
 	for i, kv := range together.Kvs {
 		if string(kv.Key) != string(whole.Kvs[i].Key) || string(kv.Value) != string(whole.Kvs[i].Value) {
-			t.Fatalf("key %d: %v and not %v", i, kv, whole.Kvs[i])
+			t.Fatalf("key %d: got %v, want %v", i, kv, whole.Kvs[i])
 		}
 	}
 
 	failing := got(client.GetStream(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithRev(1<<40)))(t)
 	_, err := clientv3.GetStreamToGetResponse(failing)
-	fails(t, "a revision to come", err, rpctypes.ErrFutureRev)
+	fails(t, "future revision", err, rpctypes.ErrFutureRev)
 }
 
 // TestPages reads a large prefix page by page at one revision, while it changes.
@@ -88,7 +88,7 @@ func TestKubernetes(t *testing.T) {
 	equal(t, "deleted", gone.Succeeded, true)
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
+func TestRefusedRequests(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	_, err := client.Put(ctx, prefixOf(t), strings.Repeat("x", 1600<<10))
 	fails(t, "too large", err, rpctypes.ErrRequestTooLarge)
@@ -99,9 +99,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		many[i] = clientv3.OpPut(fmt.Sprint(prefixOf(t), i), "")
 	}
 	_, err = client.Txn(ctx).Then(many...).Commit()
-	fails(t, "too many", err, rpctypes.ErrTooManyOps)
+	fails(t, "too many operations", err, rpctypes.ErrTooManyOps)
 	_, err = client.Txn(ctx).Then(clientv3.OpPut("d", "1"), clientv3.OpPut("d", "2")).Commit()
-	fails(t, "twice", err, rpctypes.ErrDuplicateKey)
+	fails(t, "duplicate key", err, rpctypes.ErrDuplicateKey)
 	_, err = client.Get(ctx, "")
 	fails(t, "no key", err, rpctypes.ErrEmptyKey)
 	_, err = client.Get(ctx, "x", clientv3.WithRev(1<<40))
@@ -110,7 +110,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	fails(t, "compact the future", err, rpctypes.ErrFutureRev)
 }
 
-// TestLargeMessages go through up to the server's bounds, in both directions.
+// TestLargeMessages sends messages up to the server's limits, in both directions.
 func TestLargeMessages(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	large := strings.Repeat("x", 1<<20)
@@ -123,7 +123,7 @@ func TestLargeMessages(t *testing.T) {
 	equal(t, "deleted", got(client.Delete(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithPrevKV()))(t).Deleted, 20)
 }
 
-// TestReadsAreRetried while the server is away, and are answered when it is back.
+// TestReadsAreRetried checks that reads during a restart succeed once the server is back.
 func TestReadsAreRetried(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)

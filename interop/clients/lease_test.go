@@ -8,8 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestLeaseThatIsKeptAlive lives for several times what it was granted, and then ends by itself.
-func TestLeaseThatIsKeptAlive(t *testing.T) {
+// TestLeaseKeepAlive checks that a lease outlives its TTL while it is renewed, and expires
+// afterwards.
+func TestLeaseKeepAlive(t *testing.T) {
 	t.Parallel()
 	ctx, client := within(t), shared.client(t)
 	keeper := shared.client(t)
@@ -29,13 +30,14 @@ func TestLeaseThatIsKeptAlive(t *testing.T) {
 	equal(t, "deleted", event.Type.String(), "DELETE")
 	equal(t, "previous", string(event.PrevKv.Value), "x")
 	if lived := time.Since(ended); lived < time.Second {
-		t.Errorf("a lease of 2 s ended after %s", lived)
+		t.Errorf("a lease of 2 s expired after %s", lived)
 	}
 	left := got(client.TimeToLive(ctx, lease.ID))(t)
 	equal(t, "left", left.TTL, -1)
 }
 
-// TestExpiryIsOneTransaction deletes all keys of a lease at one revision, in their order.
+// TestExpiryIsOneTransaction checks that an expiry deletes all keys of a lease at one revision, in
+// key order.
 func TestExpiryIsOneTransaction(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	lease := got(client.Grant(ctx, 1))(t)
@@ -54,7 +56,7 @@ func TestExpiryIsOneTransaction(t *testing.T) {
 	}
 }
 
-func TestLeasesThatAreNot(t *testing.T) {
+func TestMissingLeases(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	_, err := client.KeepAliveOnce(ctx, 12345)
 	fails(t, "keep alive", err, rpctypes.ErrLeaseNotFound)
@@ -70,9 +72,9 @@ func TestLeasesThatAreNot(t *testing.T) {
 	ends(t, ended)
 }
 
-// TestLeaseOverARestart is kept alive by a client that finds the server again, and is given its
-// whole time after it.
-func TestLeaseOverARestart(t *testing.T) {
+// TestLeaseSurvivesARestart checks that a client keeps a lease alive over a restart, and that the
+// restart renews it.
+func TestLeaseSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
@@ -95,8 +97,8 @@ func TestLeaseOverARestart(t *testing.T) {
 	ends(t, alive)
 }
 
-// TestHundredsOfLeases renews hundreds over the one stream that a client has.
-func TestHundredsOfLeases(t *testing.T) {
+// TestHundredsOfLeasesShareAStream renews hundreds of leases over the client's single keep-alive stream.
+func TestHundredsOfLeasesShareAStream(t *testing.T) {
 	const leases = 300
 	ctx, client := within(t), shared.client(t)
 	var all []<-chan *clientv3.LeaseKeepAliveResponse
@@ -108,6 +110,6 @@ func TestHundredsOfLeases(t *testing.T) {
 		equal(t, "renewed", next(t, alive).TTL, 60)
 	}
 	if n := len(got(client.Leases(ctx))(t).Leases); n < leases {
-		t.Errorf("%d leases", n)
+		t.Errorf("unexpected number of leases: %d", n)
 	}
 }

@@ -27,14 +27,15 @@ func TestStatus(t *testing.T) {
 	equal(t, "errors", len(state.Errors), 0)
 	equal(t, "term", state.RaftTerm, now.Header.RaftTerm)
 	if state.RaftIndex < state.RaftAppliedIndex || state.RaftAppliedIndex == 0 || state.DbSize < state.DbSizeInUse {
-		t.Errorf("status: %v", state)
+		t.Errorf("unexpected status: %v", state)
 	}
 	_, err := client.MoveLeader(ctx, 12345)
-	fails(t, "move to nobody", err, rpctypes.ErrBadLeaderTransferee)
+	fails(t, "move to a missing member", err, rpctypes.ErrBadLeaderTransferee)
 	got(client.MoveLeader(ctx, state.Leader))(t)
 }
 
-// TestHashes say nothing else after a defragmentation, and the same of a revision later.
+// TestHashes checks that hashes survive a defragmentation, and that the hash of a revision is
+// stable.
 func TestHashes(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
@@ -46,7 +47,7 @@ func TestHashes(t *testing.T) {
 	got(client.Put(ctx, "k", "more"))(t)
 	equal(t, "of the past", got(client.HashKV(ctx, s.endpoint(), first.HashRevision))(t).Hash, first.Hash)
 	if got(client.HashKV(ctx, s.endpoint(), 0))(t).Hash == first.Hash {
-		t.Error("a key more, and the same hash")
+		t.Error("the hash did not change with a new key")
 	}
 	got(client.Compact(ctx, first.HashRevision, clientv3.WithCompactPhysical()))(t)
 	compacted := got(client.HashKV(ctx, s.endpoint(), 0))(t)
@@ -57,7 +58,7 @@ func TestHashes(t *testing.T) {
 	equal(t, "after a restart", again.Hash, compacted.Hash)
 }
 
-// TestSnapshot is a database with its own hash behind it.
+// TestSnapshot checks that a snapshot is a database followed by its hash.
 func TestSnapshot(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	fill(t, client, prefixOf(t), 500)
@@ -66,7 +67,7 @@ func TestSnapshot(t *testing.T) {
 	saved := got(os.ReadFile(path))(t)
 	contents, hash := saved[:len(saved)-sha256.Size], saved[len(saved)-sha256.Size:]
 	if want := sha256.Sum256(contents); !bytes.Equal(hash, want[:]) {
-		t.Error("the hash behind the snapshot is not its own")
+		t.Error("the hash behind the snapshot does not match")
 	}
 	must(t, os.WriteFile(path, contents, 0o600))
 	equal(t, "is sound", revisionsIn(t, path) >= 500, true)
@@ -74,11 +75,11 @@ func TestSnapshot(t *testing.T) {
 	stream := got(client.SnapshotWithVersion(ctx))(t)
 	defer stream.Snapshot.Close()
 	if n := got(io.Copy(io.Discard, stream.Snapshot))(t); n < int64(len(contents)) {
-		t.Errorf("%d bytes", n)
+		t.Errorf("unexpected snapshot size of %d bytes", n)
 	}
 }
 
-// revisionsIn counts the revisions of keys in a database, after a check of all its pages.
+// revisionsIn counts the revisions in a database, after a check of all its pages.
 func revisionsIn(t *testing.T, path string) int {
 	t.Helper()
 	db := got(bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true}))(t)
@@ -94,8 +95,8 @@ func revisionsIn(t *testing.T, path string) int {
 	return count
 }
 
-// TestNoSpace raises an alarm, which stands until it is disarmed, and all the while reads and
-// deletes go on.
+// TestNoSpace checks that NOSPACE stays raised until it is disarmed, and that reads and deletes
+// succeed meanwhile.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t, "--quota-backend-bytes=1000000")
@@ -133,7 +134,7 @@ func TestMembers(t *testing.T) {
 	equal(t, "name", own.Name, "m1")
 	equal(t, "client", own.ClientURLs[0], "http://"+s.endpoint())
 	_, err := client.MemberAdd(ctx, own.PeerURLs)
-	fails(t, "twice", err, rpctypes.ErrPeerURLExist)
+	fails(t, "add twice", err, rpctypes.ErrPeerURLExist)
 	_, err = client.MemberRemove(ctx, 12345)
 	fails(t, "remove", err, rpctypes.ErrMemberNotFound)
 

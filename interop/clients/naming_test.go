@@ -42,7 +42,7 @@ func TestEndpoints(t *testing.T) {
 	equal(t, "left", slices.Equal(keys, []string{service + "/3"}), true)
 }
 
-// TestResolver calls a service whose address only etcd knows, and which moves.
+// TestResolver calls a service through etcd's resolver while its address changes.
 func TestResolver(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	service := "resolved/" + t.Name()
@@ -77,7 +77,7 @@ func serveHealth(t *testing.T) (addr string, stop func()) {
 	return listener.Addr().String(), s.Stop
 }
 
-// TestHealthService asks the server itself, as a load balancer would.
+// TestHealthService calls the server's gRPC health service, as a load balancer does.
 func TestHealthService(t *testing.T) {
 	ctx := within(t)
 	conn := got(grpc.NewClient(shared.endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)

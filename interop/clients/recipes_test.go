@@ -46,8 +46,8 @@ func TestBarrier(t *testing.T) {
 	passed.over(t)
 }
 
-// TestDoubleBarrier checks that no client enters before all have arrived, and none leaves before
-// all are ready to.
+// TestDoubleBarrier checks that no client enters before all have arrived, and that none leaves
+// before all are ready.
 func TestDoubleBarrier(t *testing.T) {
 	const workers = 4
 	barriers, clients := make([]*recipe.DoubleBarrier, workers), make([]*clientv3.Client, workers)
@@ -73,9 +73,9 @@ func TestDoubleBarrier(t *testing.T) {
 	all((*recipe.DoubleBarrier).Leave)
 }
 
-// TestReadersAndAWriter has the writer wait for one reader after the other, and a later reader for
+// TestReadWriteMutex checks that a writer waits for each earlier reader, and a later reader for
 // the writer.
-func TestReadersAndAWriter(t *testing.T) {
+func TestReadWriteMutex(t *testing.T) {
 	var clients [4]*clientv3.Client
 	var locks [4]*recipe.RWMutex
 	for i := range locks {

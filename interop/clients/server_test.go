@@ -16,12 +16,12 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// patience is how long anything may take.
+// patience bounds every operation.
 const patience = 60 * time.Second
 
 var (
 	program = flag.String("server", "../bin/etcd", "server to test with")
-	// binary is that server, and shared the one that most tests use.
+	// binary is that server, and shared the instance that most tests use.
 	binary *cluster.Binary
 	shared *server
 )
@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// server is one that runs, alone in its cluster.
+// server is a running single-member cluster.
 type server struct {
 	cluster *cluster.Cluster
 	flags   []string
@@ -72,7 +72,7 @@ func start(dir string, flags ...string) (*server, error) {
 	return &server{c, flags}, nil
 }
 
-// alone starts a server for one test, after which it must also end well.
+// alone starts a server for one test and checks that it stops cleanly at the end.
 func alone(t *testing.T, flags ...string) *server {
 	t.Helper()
 	s, err := start(t.TempDir(), flags...)
@@ -100,7 +100,7 @@ func (s *server) kill(t *testing.T) {
 	must(t, s.cluster.Members[0].Kill())
 }
 
-// startAgain starts the server on what it has left, and waits until it answers.
+// startAgain restarts the server on its data directory, and waits until it responds.
 func (s *server) startAgain(t *testing.T) {
 	t.Helper()
 	m := s.cluster.Members[0]
@@ -108,7 +108,7 @@ func (s *server) startAgain(t *testing.T) {
 	must(t, m.Ready(context.Background()))
 }
 
-// config is how clients reach the server.
+// config returns the client configuration for the server.
 func (s *server) config() clientv3.Config {
 	return clientv3.Config{Endpoints: []string{s.endpoint()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
 }
@@ -121,7 +121,7 @@ func (s *server) clientAs(t *testing.T, user, password string) *clientv3.Client 
 	return connect(t, config)
 }
 
-// connect makes a client that asks in vain no longer than patience, also where no context is given.
+// connect returns a client whose requests time out after patience, even without a context.
 func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -133,7 +133,7 @@ func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// within is a context that ends with the test, or when patience does.
+// within returns a context that ends with the test, or after patience.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -141,7 +141,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// prefixOf is below what a test has its keys on the shared server.
+// prefixOf returns the key prefix of a test on the shared server.
 func prefixOf(t *testing.T) string { return filepath.Base(t.Name()) + "/" }
 
 func must(t *testing.T, err error) {
@@ -151,7 +151,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// got is what a call returned, which must have succeeded.
+// got returns the value of a call, which must succeed.
 func got[T any](value T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -163,29 +163,29 @@ func got[T any](value T, err error) func(*testing.T) T {
 func equal[T comparable](t *testing.T, what string, have, want T) {
 	t.Helper()
 	if have != want {
-		t.Errorf("%s: %v and not %v", what, have, want)
+		t.Errorf("%s: got %v, want %v", what, have, want)
 	}
 }
 
-// fails says that an error is this one.
+// fails checks that an error equals the expected one.
 func fails(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("%s: %v and not %v", what, err, want)
+		t.Errorf("%s: got %v, want %v", what, err, want)
 	}
 }
 
-// next takes something from a channel, which must not be closed or silent.
+// next receives from a channel and fails if it is closed or if receiving times out.
 func next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
 	case value, open := <-from:
 		if !open {
-			t.Fatal("closed")
+			t.Fatal("the channel is closed")
 		}
 		return value
 	case <-time.After(patience):
-		t.Fatal("nothing came")
+		t.Fatal("timed out waiting for a value")
 		panic("unreachable")
 	}
 }
@@ -201,7 +201,7 @@ func ends[T any](t *testing.T, channel <-chan T) {
 				return
 			}
 		case <-deadline:
-			t.Fatal("not closed")
+			t.Fatal("timed out waiting for the channel to close")
 		}
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"google.golang.org/grpc"
 )
 
-// eventually waits for something to come true, which no server announces.
+// eventually polls a condition until it holds.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !happened(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// revisions collects those of the next so many events.
+// revisions returns the revisions of the next events.
 func revisions(t *testing.T, watch clientv3.WatchChan, count int) []int64 {
 	t.Helper()
 	var seen []int64
@@ -40,9 +40,9 @@ func revisions(t *testing.T, watch clientv3.WatchChan, count int) []int64 {
 	return seen
 }
 
-// TestWatchOutlivesTheServer sees every change once and in order, over a stop, a kill and what was
-// written in between.
-func TestWatchOutlivesTheServer(t *testing.T) {
+// TestWatchSurvivesRestarts checks that a watch delivers every change once and in order over stops
+// and kills, including changes made meanwhile.
+func TestWatchSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
@@ -61,11 +61,11 @@ func TestWatchOutlivesTheServer(t *testing.T) {
 	}
 	seen = append(seen, revisions(t, watch, len(wrote)-len(seen))...)
 	if !slices.Equal(seen, wrote) {
-		t.Errorf("saw %v of %v", seen, wrote)
+		t.Errorf("got revisions %v, want %v", seen, wrote)
 	}
 }
 
-// putTimes puts a key so often, and returns the last revision.
+// putTimes puts a key this many times, and returns the last revision.
 func putTimes(t *testing.T, client *clientv3.Client, times int) int64 {
 	t.Helper()
 	var last int64
@@ -75,7 +75,7 @@ func putTimes(t *testing.T, client *clientv3.Client, times int) int64 {
 	return last
 }
 
-// compacted is the last that a watch hears, of what was compacted before it could be told.
+// compacted expects a cancellation because of a compaction as the last response of a watch.
 func compacted(t *testing.T, watch clientv3.WatchChan, at int64) {
 	t.Helper()
 	response := next(t, watch)
@@ -84,7 +84,7 @@ func compacted(t *testing.T, watch clientv3.WatchChan, at int64) {
 	ends(t, watch)
 }
 
-func TestWatchOfWhatWasCompacted(t *testing.T) {
+func TestWatchOfACompactedRevision(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
@@ -93,9 +93,9 @@ func TestWatchOfWhatWasCompacted(t *testing.T) {
 	compacted(t, client.Watch(ctx, "k", clientv3.WithRev(2)), last)
 }
 
-// TestWatchOfWhatWasCompactedMeanwhile has seen some, and is told so when it finds the server
-// again.
-func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
+// TestWatchCompactedWhileDisconnected checks that a watch whose next revision was compacted while
+// it was disconnected fails when it reconnects.
+func TestWatchCompactedWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*server, *testing.T){"stop": (*server).stop, "kill": (*server).kill} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestWatchOfWhatWasCompactedMeanwhile(t *testing.T) {
 	}
 }
 
-// gate is a way to the server that can be shut.
+// gate is a dialer that can be blocked.
 type gate struct{ shut atomic.Bool }
 
 func (g *gate) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -181,8 +181,9 @@ func TestWatchProgress(t *testing.T) {
 	equal(t, "revision", progress.Header.Revision, last)
 }
 
-// TestWatchProgressWhenAsked is on a server that does not tell by itself for minutes.
-func TestWatchProgressWhenAsked(t *testing.T) {
+// TestWatchProgressOnRequest requests a progress notification from a server that sends its own only
+// after minutes.
+func TestWatchProgressOnRequest(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
@@ -195,8 +196,8 @@ func TestWatchProgressWhenAsked(t *testing.T) {
 	equal(t, "revision", progress.Header.Revision, last)
 }
 
-// TestWatchOfTheFuture hears nothing before its time.
-func TestWatchOfTheFuture(t *testing.T) {
+// TestWatchFromAFutureRevision checks that a watch from a future revision delivers no earlier event.
+func TestWatchFromAFutureRevision(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
@@ -209,8 +210,8 @@ func TestWatchOfTheFuture(t *testing.T) {
 	equal(t, "first", seen[0], now+3)
 }
 
-// TestManyWatchers share a stream.
-func TestManyWatchers(t *testing.T) {
+// TestManyWatchersShareAStream checks watchers that share a stream.
+func TestManyWatchersShareAStream(t *testing.T) {
 	const watchers, rounds = 200, 5
 	ctx, client := within(t), shared.client(t)
 	var all []clientv3.WatchChan
@@ -229,7 +230,7 @@ func TestManyWatchers(t *testing.T) {
 	}
 }
 
-func TestWatchThatIsCanceled(t *testing.T) {
+func TestCanceledWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	client := shared.client(t)
 	watch := client.Watch(ctx, prefixOf(t), clientv3.WithCreatedNotify())
@@ -242,7 +243,7 @@ func TestWatchThatIsCanceled(t *testing.T) {
 	equal(t, "the other goes on", values(t, other, 1), "x")
 }
 
-// TestFragments puts a transaction together again that does not fit one response.
+// TestFragments checks that the client reassembles a transaction that exceeds one response.
 func TestFragments(t *testing.T) {
 	const keys = 10
 	ctx, client := within(t), shared.client(t)
@@ -254,7 +255,7 @@ func TestFragments(t *testing.T) {
 	got(client.Delete(ctx, prefixOf(t), clientv3.WithPrefix()))(t)
 	equal(t, "events", len(revisions(t, watch, 2*keys)), 2*keys)
 
-	// And from history, where they come together.
+	// The same from history, where both transactions are read together.
 	again := client.Watch(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithFragment(), clientv3.WithPrevKV(), clientv3.WithRev(1))
 	seen := revisions(t, again, 2*keys)
 	equal(t, "in order", slices.IsSorted(seen), true)

@@ -26,8 +26,8 @@ func TestLeasing(t *testing.T) {
 
 	got(one.Put(ctx, key, "1"))(t)
 	equal(t, "through the cache", value(t, one, key), "1")
-	// Another may write only once the first has given its lease back, and so the first does not see
-	// what was.
+	// Another client can write only after the first has returned its lease, so the first sees the
+	// new value.
 	got(other.Put(ctx, key, "2"))(t)
 	equal(t, "after another wrote", value(t, one, key), "2")
 	swapped := got(one.Txn(ctx).
@@ -44,16 +44,16 @@ func value(t *testing.T, kv clientv3.KV, key string, options ...clientv3.OpOptio
 	t.Helper()
 	found := got(kv.Get(within(t), key, options...))(t)
 	if len(found.Kvs) != 1 {
-		t.Fatalf("%s: %d keys", key, len(found.Kvs))
+		t.Fatalf("%s: unexpected number of keys: %d", key, len(found.Kvs))
 	}
 	return string(found.Kvs[0].Value)
 }
 
-// TestOrdering sees one server, which never goes back.
+// TestOrdering uses a single server, whose revisions never decrease.
 func TestOrdering(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	kv := ordering.NewKV(client, func(clientv3.Op, clientv3.OpResponse, int64) error {
-		return fmt.Errorf("a revision below one that was seen")
+		return fmt.Errorf("the revision is below an earlier one")
 	})
 	for i := range 50 {
 		got(kv.Put(ctx, prefixOf(t), fmt.Sprint(i)))(t)
@@ -111,7 +111,7 @@ func TestMirror(t *testing.T) {
 	equal(t, "update", string(next(t, updates).Events[0].Kv.Key), prefixOf(t)+"late")
 }
 
-// fill puts keys, a hundred at a time.
+// fill puts keys in transactions of 100.
 func fill(t *testing.T, client *clientv3.Client, prefix string, keys int) {
 	t.Helper()
 	const together = 100

@@ -1,9 +1,9 @@
 /*
- * Preloaded into a server, this makes what the server stands on unreliable: a disk that is full or slow, a clock that is
- * wrong. How, is in the file that FAULTY names, which others write while the server runs: see struct control.
+ * A library to preload into a server that injects faults: a full disk, a slow disk, a wrong clock.
+ * The test controls them while the server runs, through the file that FAULTY names (struct control).
  *
- * Only what goes through the C library is seen, so it is of no use with programs in Go. Space that is asked for ahead of
- * time is granted; it is what is written there that finds no room.
+ * It intercepts only calls of the C library, so it has no effect on programs in Go. A full disk
+ * still allows preallocation (fallocate); only writes fail.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Little-endian, as internal/faulty in Go writes it. */
+/* Written by internal/faulty in Go, little-endian. */
 struct control {
-	int64_t clock_ns; /* what is added to the time of day */
-	int32_t full;     /* nothing more can be written */
-	int32_t sync_ms;  /* how much longer it takes until something is on the disk */
+	int64_t clock_ns; /* offset of the wall clock */
+	int32_t full;     /* writes fail with ENOSPC */
+	int32_t sync_ms;  /* delay of each sync */
 };
 
 static const volatile struct control *control;
@@ -32,13 +32,13 @@ __attribute__((constructor)) static void begin(void)
 	int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	void *shared = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, file, 0);
 	if (shared == MAP_FAILED)
-		abort(); /* Or everything would seem to be endured. */
+		abort(); /* Without control every fault would seem to be survived. */
 	control = shared;
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-/* Whether there is no room for it: files are refused, sockets and logs are not. */
+/* Whether a write fails: on regular files except stdin, stdout and stderr, not on sockets. */
 static int refused(int file)
 {
 	struct stat found;

@@ -1,7 +1,7 @@
 // Package oracle runs scripts of raft commands with etcd's own raft.
 //
-// A script is a sequence of commands as the raft library's interaction
-// environment understands them, each closed by a line of four dashes:
+// A script is a sequence of commands of the raft library's interaction environment, each followed
+// by a line of four dashes:
 //
 //	add-nodes 3 voters=(1,2,3) index=10
 //	----
@@ -9,10 +9,9 @@
 //	campaign 1
 //	----
 //
-// Whatever follows the dashes, up to the next blank line, is the output. Run
-// plainly, the test compares it with what etcd's raft says; with -rewrite it
-// replaces it. So a file of bare commands becomes a file of facts, to which
-// another implementation can be held.
+// The text after the dashes, up to the next blank line, is the output. The test compares it with
+// the output of etcd's raft; with -rewrite it replaces it. The result is the expected output for
+// other implementations.
 package oracle
 
 import (
@@ -32,8 +31,8 @@ import (
 
 var scripts = flag.String("scripts", "testdata", "folder of scripts to run")
 
-// What the nodes log is part of a script's output. The library's own logger,
-// which its storage uses just before it panics, would only repeat that aside.
+// init silences the library's own logger, which its storage uses just before a panic. The logs of
+// the nodes are part of a script's output.
 func init() {
 	raft.SetLogger(&raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)})
 }
@@ -49,9 +48,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// runner plays one script. Raft panics when a script drives it where no
-// correct caller would; that is an answer too, and worth comparing, but what
-// the cluster would do afterwards means nothing.
+// runner runs one script. Raft panics if a script makes a call that no correct caller would make.
+// The panic is part of the output; after it the state of the cluster is undefined.
 type runner struct {
 	env  *rafttest.InteractionEnv
 	dead bool
@@ -92,7 +90,7 @@ func (r *runner) handle(t *testing.T, d *datadriven.TestData) (out string) {
 	return r.env.Handle(t, *d)
 }
 
-// node is the member that an argument names.
+// node returns the member that an argument names.
 func (r *runner) node(t *testing.T, d *datadriven.TestData, arg int) *rafttest.Node {
 	id, err := strconv.Atoi(d.CmdArgs[arg].Key)
 	if err != nil || id < 1 || id > len(r.env.Nodes) {
@@ -101,8 +99,8 @@ func (r *runner) node(t *testing.T, d *datadriven.TestData, arg int) *rafttest.N
 	return &r.env.Nodes[id-1]
 }
 
-// setElectionTimeout reaches into the node, because raft offers the setter to
-// its own tests only. It fails loudly should a new version rename the fields.
+// setElectionTimeout sets the field by reflection, because raft offers the setter only to its own
+// tests. It panics if a new version renames the fields.
 func setElectionTimeout(node *raft.RawNode, ticks int) {
 	core := reflect.ValueOf(node).Elem().FieldByName("raft").Elem()
 	field := core.FieldByName("randomizedElectionTimeout")

@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// changer plays scripts about configurations. The last index grows with every
-// command, so that one sees when a member's progress was set up.
+// changer runs scripts about configurations. The last index grows with every command, so that the
+// output shows when a member's progress was created.
 type changer struct{ confchange.Changer }
 
 func newChanger() *changer {
@@ -55,17 +55,17 @@ func (c *changer) handle(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("%s\n%s", config, progress)
 }
 
-// said is what voters acknowledged or voted, by their ids.
+// said maps voters to the index they acknowledged or the vote they cast.
 type said map[uint64]string
 
-// AckedIndex tells what a voter acknowledged.
+// AckedIndex returns the index that a voter acknowledged.
 func (s said) AckedIndex(id uint64) (quorum.Index, bool) {
 	index, err := strconv.ParseUint(s[id], 10, 64)
 	return quorum.Index(index), err == nil
 }
 
-// quorums answers scripts about quorums: voters in one half or two, and what
-// each of them said in the order they are named.
+// quorums runs scripts about quorums: voters in one half or two, and their acknowledgements or
+// votes in the order in which they are named.
 func quorums(t *testing.T, d *datadriven.TestData) string {
 	voters := quorum.JointConfig{{}, {}}
 	heard, order := said{}, []uint64{}
@@ -114,7 +114,7 @@ func values(d *datadriven.TestData, key string) []string {
 	return nil
 }
 
-// handlerFor picks what a script is about by the folder it lies in.
+// handlerFor returns the handler for scripts in a folder.
 func handlerFor(path string) func(*testing.T, *datadriven.TestData) string {
 	switch {
 	case strings.Contains(path, "/confchange/"):

@@ -31,7 +31,7 @@ func TestAReadMayFailWhenALeaderChangesOrItsMemberIsAway(t *testing.T) {
 	}
 }
 
-func TestHalvesHaveAllFaults(t *testing.T) {
+func TestHalvesCoverAllFaults(t *testing.T) {
 	c := &config{times: 1, seed: 7, faulty: "a library"}
 	seen := map[string]bool{}
 	for half := range 2 {
@@ -44,8 +44,8 @@ func TestHalvesHaveAllFaults(t *testing.T) {
 	}
 }
 
-// A checker that accepts every history does not notice a falsified one.
-func TestACheckerThatSeesNothingIsFoundOut(t *testing.T) {
+// TestABlindCheckerIsDetected checks that a checker which accepts every history is rejected.
+func TestABlindCheckerIsDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	line := `{"body":{"range":{"kvs":[{"key":"k1","value":"2.7","create":2,"mod":2,"version":1}],"count":1}}}`
 	if err := os.WriteFile(path, []byte(line), 0o644); err != nil {
@@ -72,7 +72,7 @@ var sparedPoints = []string{
 	"beforeServeHTTPLeaseRenew", "beforeRangeStreamChunk",
 }
 
-func TestEveryPointIsDeadlyOrSpared(t *testing.T) {
+func TestEveryFailpointIsTestedOrExcluded(t *testing.T) {
 	source, err := os.ReadFile("../../../crates/failpoint/src/points.rs")
 	if err != nil {
 		t.Fatal(err)

@@ -168,7 +168,7 @@ func (g *group) users(ctx context.Context, leader *cluster.Member) error {
 	})
 }
 
-// lock creates root and a user who may read one key, and enables auth.
+// lock creates root and a user with read permission on one key, and enables auth.
 func lock(ctx context.Context, client *clientv3.Client) error {
 	for _, name := range []string{"root", reader} {
 		_, added := client.UserAdd(ctx, name, secret)

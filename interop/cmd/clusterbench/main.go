@@ -1,8 +1,9 @@
 // Clusterbench benchmarks clusters of three members, etcd's and ours in turn, as processes on one
 // machine with default timeouts.
 //
-//	clusterbench -bowline PROGRAM [-etcd PROGRAM] [-dir DIR] [-only put-64,failover,...] [-rounds 3] [-seconds 5]
-//	clusterbench -bowline PROGRAM -entries 100000 -megabytes 1000          as much to catch up with as one may miss
+//	clusterbench -bowline PROGRAM [-etcd PROGRAM] [-dir DIR]
+//	             [-only put-64,failover,...] [-rounds 3] [-seconds 5]
+//	clusterbench -bowline PROGRAM -entries 100000 -megabytes 1000     a large catch-up
 //
 // The members share the processors with each other and with the client, so puts per second measure
 // all of them together. Processor time is that of the three members per completed put.

@@ -60,7 +60,7 @@ func TestPasswordsOfOldUsersAreNotCompared(t *testing.T) {
 	}
 }
 
-func TestAddressesOfMembersMayBeMissingIn35(t *testing.T) {
+func TestClientURLsMayBeMissingIn35(t *testing.T) {
 	for n, want := range map[int64]int{4: 1, 5: 0, 6: 1} {
 		one := record{"members", "1", []byte(`{"id":1,"name":"m","clientURLs":["http://a"]}`)}
 		other := record{"members", "1", []byte(`{"id":1,"name":"m"}`)}

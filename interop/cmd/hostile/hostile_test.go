@@ -66,13 +66,13 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestMemoryIsWhatIsNotMapped(t *testing.T) {
+func TestMemoryExcludesMappedFiles(t *testing.T) {
 	if got := anonymous("Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t    1000 kB\nRssFile:\t 8000 kB\n"); got != 1.024 {
 		t.Error(got)
 	}
 }
 
-func TestPaceHandsOutSoManyASecond(t *testing.T) {
+func TestPaceLimitsTheRate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	pace, count := newPace(200), 0
@@ -91,7 +91,7 @@ func TestClientHelloIsOneRecord(t *testing.T) {
 	}
 }
 
-func TestADeepTransactionIsOne(t *testing.T) {
+func TestADeepTransactionIsValid(t *testing.T) {
 	deep, err := deepTxn(2)
 	if err != nil || string(deep) != "\x12\x06\x22\x04\x12\x02\x22\x00" {
 		t.Errorf("%x, %v", deep, err)

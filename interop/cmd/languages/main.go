@@ -173,7 +173,7 @@ func (c *config) report(failures <-chan error, steps <-chan int, took time.Durat
 	return nil
 }
 
-// each calls run for every combination, except those that a library does not support.
+// each calls run for every combination that the library supports.
 func (c *config) each(run func(language, mode, server)) {
 	for _, m := range c.modes {
 		for _, l := range c.languages {

@@ -14,13 +14,13 @@ func TestProcessorTimeIsUserAndKernelTime(t *testing.T) {
 	}
 }
 
-func TestProcessorTimeRefusesWhatIsShort(t *testing.T) {
+func TestProcessorTimeRefusesTruncatedInput(t *testing.T) {
 	if _, err := processorTime("42 (name) S 1"); err == nil {
 		t.Error("accepted")
 	}
 }
 
-func TestMedianOfAnEvenNumberIsBetweenTheTwoInTheMiddle(t *testing.T) {
+func TestMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo(t *testing.T) {
 	if got := stats.Median([]float64{4, 1, 3, 2}); got != 2.5 {
 		t.Error(got)
 	}

@@ -1,7 +1,8 @@
 // Servebench benchmarks a single member: etcd's server and Bowline's in turn, as processes on the
 // same disk, with the same client over loopback.
 //
-//	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR] [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
+//	servebench [-etcd PROGRAM] [-bowline PROGRAM] [-dir DIR]
+//	           [-only put,get,...] [-rounds 3] [-seconds 6] [-quick]
 //
 // Each case runs on a new data directory and process, etcd and Bowline alternating, once per round.
 // It prints medians with minimum and maximum. Servers have their default settings except for

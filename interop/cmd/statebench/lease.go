@@ -34,7 +34,7 @@ func measureLease(folder string, effort effort) {
 	fmt.Println()
 }
 
-// leaseIDs returns ids spread like those that clients choose at random.
+// leaseIDs returns ids spread like the random ids of clients.
 func leaseIDs(leases int) []lease.LeaseID {
 	ids := make([]lease.LeaseID, leases)
 	for n := range ids {

@@ -1,9 +1,10 @@
 // Statediff sends long random sequences of requests to etcd and to our server, and stops at the
 // first response that differs.
 //
-//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000] [-mode kv|auth|jwt|all] [-gateway] [-coverage]
-//	statediff -both-etcd ...          compares etcd with itself: there must be no difference
-//	statediff -plant all ...          falsifies responses of one side in each known way; each must be detected
+//	statediff -ours SERVER [-etcd bin/etcd] [-seed 1] [-ops 100000]
+//	          [-mode kv|auth|jwt|all] [-gateway] [-coverage]
+//	statediff -both-etcd ...    compares etcd with itself: there must be no difference
+//	statediff -plant all ...    falsifies responses of one side; each must be detected
 //
 // A difference is printed with its seed and the index of the step; -seed SEED -sequences 1 -mode
 // MODE reproduces it. internal/compare lists the differences that are allowed, internal/scenario

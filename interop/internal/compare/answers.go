@@ -6,8 +6,8 @@
 //   - the order of leases, of a lease's keys and of alarms, which etcd takes from a map
 //   - the remaining TTL of a lease, by at most a minute, if it is positive and at most the granted
 //     TTL; a restart renews leases and extends them by an election timeout
-//   - the order of equal elements in a sorted range of more than a dozen keys, for which etcd's sort
-//     is not stable
+//   - the order of equal elements in a sorted range of more than 12 keys, for which etcd's sort is
+//     not stable
 //   - the grouping of watch events into responses, if each response is valid (see Watch)
 //   - progress notifications on a stream with a watch that a compaction canceled: etcd sends none
 package compare

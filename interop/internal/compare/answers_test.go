@@ -27,7 +27,7 @@ func expect(t *testing.T, what string, request, one, other proto.Message, want b
 	}
 }
 
-func TestServersMayDifferInTheirHeadersButNotInTheRevision(t *testing.T) {
+func TestHeadersMayDifferExceptForTheRevision(t *testing.T) {
 	request := &pb.PutRequest{}
 	here := &pb.PutResponse{Header: header(1, 2, 3, 4)}
 	expect(t, "ids", request, here, &pb.PutResponse{Header: header(5, 6, 7, 4)}, true)
@@ -51,7 +51,7 @@ func TestErrorsAreComparedByCodeAndText(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfALeaseHasToBePossibleAndAboutTheSame(t *testing.T) {
+func TestRemainingTTLsMustBeValidAndClose(t *testing.T) {
 	request := &pb.LeaseTimeToLiveRequest{}
 	of := func(left, granted int64, keys ...string) *pb.LeaseTimeToLiveResponse {
 		r := &pb.LeaseTimeToLiveResponse{TTL: left, GrantedTTL: granted}
@@ -79,7 +79,7 @@ func TestWhatIsLeftOfALeaseHasToBePossibleAndAboutTheSame(t *testing.T) {
 	}
 }
 
-func TestLeasesAndAlarmsAreSets(t *testing.T) {
+func TestLeasesAndAlarmsAreUnordered(t *testing.T) {
 	leases := func(ids ...int64) *pb.LeaseLeasesResponse {
 		r := &pb.LeaseLeasesResponse{}
 		for _, id := range ids {
@@ -110,7 +110,7 @@ func swap(r *pb.RangeResponse, i, j int) *pb.RangeResponse {
 	return r
 }
 
-func TestEqualsOfALongSortMayStandInAnyOrder(t *testing.T) {
+func TestEqualElementsOfALongSortAreUnordered(t *testing.T) {
 	byVersion := &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}
 	long := versions(false, 13, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3)
 	expect(t, "equals", byVersion, long, swap(long, 0, 7), true)
@@ -120,7 +120,7 @@ func TestEqualsOfALongSortMayStandInAnyOrder(t *testing.T) {
 	expect(t, "few", byVersion, short, swap(short, 0, 1), false)
 }
 
-func TestWithoutAnOrderOnlyWhatTheLimitLeavesIsSorted(t *testing.T) {
+func TestWithoutAnOrderOnlyReturnedElementsAreSorted(t *testing.T) {
 	cut := versions(true, 99, slices.Repeat([]int64{1}, 11)...)
 	expect(t, "no order", &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION, Limit: 11}, cut, swap(cut, 0, 1), false)
 	expect(t, "an order", &pb.RangeRequest{
@@ -135,7 +135,7 @@ func TestWithoutAnOrderOnlyWhatTheLimitLeavesIsSorted(t *testing.T) {
 	}, longer, swap(longer, 0, 1), true)
 }
 
-func TestALimitMayCutThroughEqualsAnywhere(t *testing.T) {
+func TestALimitMayKeepAnyOfEqualElements(t *testing.T) {
 	byVersion := &pb.RangeRequest{
 		Key: []byte("a"), RangeEnd: []byte{0}, Limit: 4, SortTarget: pb.RangeRequest_VERSION, SortOrder: pb.RangeRequest_ASCEND,
 	}
@@ -153,7 +153,7 @@ func TestALimitMayCutThroughEqualsAnywhere(t *testing.T) {
 	expect(t, "another version", byVersion, cut, other, false)
 }
 
-func TestWhatALimitLeavesOfEqualsIsInTheRange(t *testing.T) {
+func TestEqualElementsKeptByALimitMustBeInTheRange(t *testing.T) {
 	byValue := &pb.RangeRequest{
 		Key: []byte("a"), RangeEnd: []byte("m"), Limit: 3, KeysOnly: true,
 		SortTarget: pb.RangeRequest_VALUE, SortOrder: pb.RangeRequest_ASCEND,
@@ -174,7 +174,7 @@ func TestWhatALimitLeavesOfEqualsIsInTheRange(t *testing.T) {
 	expect(t, "a value", byValue, cut, valued, false)
 }
 
-func TestRangesInTransactionsAreTreatedAlike(t *testing.T) {
+func TestRangesInTransactionsAreNormalised(t *testing.T) {
 	sorted := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
 		RequestRange: &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION},
 	}}
@@ -194,7 +194,7 @@ func TestRangesInTransactionsAreTreatedAlike(t *testing.T) {
 	expect(t, "unequal", request, answer(long), answer(swap(long, 0, 12)), false)
 }
 
-func TestAnswersStayAsTheyWere(t *testing.T) {
+func TestComparisonLeavesAnswersUnchanged(t *testing.T) {
 	long := versions(true, 13, 1, 1, 1)
 	before := proto.Clone(long)
 	Answers(&pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION}, reply(long), reply(long), 0)

@@ -11,8 +11,8 @@ import (
 // stable is the number of elements up to which Go uses insertion sort, which is stable.
 const stable = 12
 
-// normalRange sorts equal elements by key, and clears those that the limit may have cut
-// differently.
+// normalRange sorts equal elements by key. If the limit cuts through equal elements, it clears all
+// of them but the sort key.
 func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 	normalHeader(reply.Header)
 	if request.SortTarget == pb.RangeRequest_KEY || sorted(request, reply) <= stable {

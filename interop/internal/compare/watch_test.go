@@ -59,7 +59,7 @@ func verdict(one, other []*pb.WatchResponse) error {
 	return w.Settled()
 }
 
-func TestStreamsThatAreTheSame(t *testing.T) {
+func TestEqualStreams(t *testing.T) {
 	cases := map[string][2][]*pb.WatchResponse{
 		"in other pieces":  {{created(1, 5), events(1, 6, 7, 7, 8)}, {created(1, 5), events(1, 6), events(1, 7, 7), events(1, 8)}},
 		"in another order": {{events(1, 6), events(2, 6)}, {events(2, 6), events(1, 6)}},
@@ -75,7 +75,7 @@ func TestStreamsThatAreTheSame(t *testing.T) {
 	}
 }
 
-func TestStreamsThatDiffer(t *testing.T) {
+func TestDifferentStreams(t *testing.T) {
 	cases := map[string]struct {
 		one, other []*pb.WatchResponse
 		why        string
@@ -94,7 +94,7 @@ func TestStreamsThatDiffer(t *testing.T) {
 	}
 }
 
-func TestPromises(t *testing.T) {
+func TestBrokenWatchGuaranteesAreDetected(t *testing.T) {
 	late := events(1, 7)
 	late.Header.Revision = 6
 	future := events(1, 7)
@@ -118,7 +118,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-func TestFragmentsEnd(t *testing.T) {
+func TestFragmentsMustEnd(t *testing.T) {
 	w := asking(1, true)
 	must(t, w.Add(1, []*pb.WatchResponse{created(1, 6), fragment(1, 7)}, newest))
 	must(t, w.Add(0, []*pb.WatchResponse{created(1, 6), events(1, 7, 7)}, newest))
@@ -133,7 +133,7 @@ func TestFragmentsEnd(t *testing.T) {
 	}
 }
 
-func TestFragmentsAreSmall(t *testing.T) {
+func TestFragmentsMustBeBelowTheLimit(t *testing.T) {
 	sized := func(bytes int, revisions ...int64) *pb.WatchResponse {
 		r := events(1, revisions...)
 		r.Events[0].Kv.Value = make([]byte, bytes)
@@ -159,7 +159,7 @@ func TestFragmentsAreSmall(t *testing.T) {
 	}
 }
 
-func TestWhatArrivesLaterSettlesADifference(t *testing.T) {
+func TestALateEventSettlesADifference(t *testing.T) {
 	w := NewWatch()
 	must(t, w.Add(0, []*pb.WatchResponse{events(1, 6)}, newest))
 	must(t, w.Add(1, []*pb.WatchResponse{events(1, 6, 7)}, newest))

@@ -91,7 +91,7 @@ func TestWALPrintsEveryRecord(t *testing.T) {
 	}
 }
 
-func TestWALTellsATornEnd(t *testing.T) {
+func TestWALReportsATornTail(t *testing.T) {
 	dir := writeLog(t)
 	file := filepath.Join(dir, "0000000000000000-0000000000000000.wal")
 	bytes, err := os.ReadFile(file)
@@ -119,7 +119,7 @@ func TestWALRefusesADamagedRecord(t *testing.T) {
 	}
 }
 
-func TestWALNeedsALog(t *testing.T) {
+func TestWALRefusesAnEmptyFolder(t *testing.T) {
 	if err := WAL(&strings.Builder{}, t.TempDir()); err == nil {
 		t.Error("an empty folder was accepted as a log")
 	}

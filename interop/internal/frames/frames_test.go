@@ -25,7 +25,7 @@ func TestLogRefusesARecordBeyondTheFile(t *testing.T) {
 	}
 }
 
-func TestMessagesDropsACutTail(t *testing.T) {
+func TestMessagesDropsAnIncompleteLastFrame(t *testing.T) {
 	stream := append(counts(2), "hi"...)
 	stream = append(stream, counts(5)...)
 	stream = append(stream, "cut"...)

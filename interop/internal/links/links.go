@@ -1,7 +1,9 @@
 // Package links proxies the connections between the members of a cluster as bytes. Each link can be
 // cut, held or delayed.
 //
-//	m1 dials m2:   m1 -> wire of m2 -> m2      the first request says X-Server-From, which identifies the dialer
+//	m1 dials m2:   m1 -> wire of m2 -> m2
+//
+// The header X-Server-From of the first request identifies the dialer.
 //
 // Each member advertises the address of its proxy and listens elsewhere. Raft messages travel both
 // ways: those of a stream in the response to the dialer, those of a POST in the request. So a link

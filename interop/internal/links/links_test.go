@@ -63,7 +63,7 @@ func head(t *testing.T, from *bufio.Reader) {
 	}
 }
 
-func TestBytesPassBothWays(t *testing.T) {
+func TestLinksForwardBytesBothWays(t *testing.T) {
 	n, addr := wired(t)
 	conn, from := call(t, n, addr)
 	head(t, from)
@@ -92,7 +92,7 @@ func TestACutEndsConnectionsAndRefusesNewOnes(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldArrivesAfterwards(t *testing.T) {
+func TestHeldBytesArriveAfterRelease(t *testing.T) {
 	n, addr := wired(t)
 	conn, from := call(t, n, addr)
 	head(t, from)

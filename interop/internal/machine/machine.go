@@ -22,7 +22,7 @@ const (
 	// MarkerKey is written only to settle streams, and MarkerID is the watch of it on each stream.
 	MarkerKey = "\x7fmarker"
 	MarkerID  = 1 << 40
-	// Forger is a user who sends a forged token.
+	// Forger is a user that sends a forged token.
 	Forger = "\x00forger"
 )
 

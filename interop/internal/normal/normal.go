@@ -2,7 +2,7 @@
 // else:
 //
 //   - addresses and folders, replaced with their role: <client>
-//   - ids of members, clusters and leases, in hex or decimal, numbered in order of appearance: <id 3>
+//   - ids of members, clusters and leases, in hex or decimal, numbered as they appear: <id 3>
 //   - times, database sizes and raft's numbers, by the rules below
 //
 // Everything else is left unchanged, and so is compared.

@@ -82,7 +82,7 @@ func TestUnordered(t *testing.T) {
 	}
 }
 
-func TestMembersHaveNoOrder(t *testing.T) {
+func TestMembersAreUnordered(t *testing.T) {
 	text := func(list string) string { return New().Text(nil, `ETCD_INITIAL_CLUSTER="`+list+`"`) }
 	if text("a=<peer>,b=x") != text("b=x,a=<peer>") || text("a=x,b=x") == text("a=x,b=y") {
 		t.Error(text("b=x,a=<peer>"))

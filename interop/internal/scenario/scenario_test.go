@@ -25,7 +25,7 @@ func play(s *Scenario, steps int, see func(Step)) {
 	}
 }
 
-func TestASeedDecides(t *testing.T) {
+func TestASeedDeterminesTheSequence(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		one, other := New(7, auth), New(7, auth)
 		play(one, 3000, func(step Step) {
@@ -44,7 +44,7 @@ func TestASeedDecides(t *testing.T) {
 	}
 }
 
-func TestNeighbouringSeedsHaveNothingInCommon(t *testing.T) {
+func TestNeighbouringSeedsGiveDifferentSequences(t *testing.T) {
 	drawn := map[uint64]bool{}
 	for seed := range uint64(10) {
 		d := newDice(seed)
@@ -87,7 +87,7 @@ func TestEveryMethodIsUsed(t *testing.T) {
 	}
 }
 
-func TestNothingIsAskedThatEtcdDoesNotDecide(t *testing.T) {
+func TestRequestsAreDeterministic(t *testing.T) {
 	play(New(3, false), 20000, func(step Step) {
 		switch request := step.Request.(type) {
 		case *pb.LeaseGrantRequest:
@@ -157,7 +157,7 @@ func nested(success, failure []*pb.RequestOp) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{Success: success, Failure: failure}}}
 }
 
-func TestOnlyPutsOfDeletedKeysAreTakenOut(t *testing.T) {
+func TestSpareRemovesOnlyPutsOfDeletedKeys(t *testing.T) {
 	type ops = []*pb.RequestOp
 	for what, c := range map[string]struct {
 		success, failure ops
@@ -197,7 +197,7 @@ func TestAShortLeaseIsRevokedInTime(t *testing.T) {
 	t.Error("the short lease was not revoked")
 }
 
-func TestACompactionIsWaitedFor(t *testing.T) {
+func TestHashRequestsWaitForACompaction(t *testing.T) {
 	s := New(1, false)
 	s.Learn(Step{Request: &pb.PutRequest{}}, machine.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{Revision: 9}}})
 	s.Learn(Step{Request: &pb.CompactionRequest{Revision: 5}}, machine.Answer{Reply: &pb.CompactionResponse{}})
@@ -215,7 +215,7 @@ func TestACompactionIsWaitedFor(t *testing.T) {
 	t.Error("the scenario contains no compaction")
 }
 
-func TestPrefixEnds(t *testing.T) {
+func TestPrefixEnd(t *testing.T) {
 	for prefix, want := range map[string]string{"a": "b", "a\xff": "b", "\xff": "\x00", "": "\x00"} {
 		if got := string(prefixEnd([]byte(prefix))); got != want {
 			t.Errorf("%q: %q", prefix, got)

@@ -21,7 +21,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestLinesThatMakeNoSense(t *testing.T) {
+func TestInvalidLines(t *testing.T) {
 	for _, line := range []string{`put "a`, `put 'a`, `until get a`, `end`, `| input`, `   `} {
 		if statements, err := Parse("x", line); err == nil {
 			t.Errorf("%s: %+v", line, statements)

@@ -24,7 +24,7 @@ func TestShapeTellsZeroFromAbsent(t *testing.T) {
 	}
 }
 
-func TestOutlineLooksAtAMessagesOwnFieldsOnly(t *testing.T) {
+func TestOutlineCoversOnlyTopLevelFields(t *testing.T) {
 	kind, err := Describe("raftpb.Message")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestOutlineLooksAtAMessagesOwnFieldsOnly(t *testing.T) {
 	}
 }
 
-func TestPresenceCountsNestedMessagesWhereTheyStand(t *testing.T) {
+func TestPresenceCountsNestedMessagesByPlace(t *testing.T) {
 	kind, err := Describe("raftpb.Message")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestPresenceCountsNestedMessagesWhereTheyStand(t *testing.T) {
 	}
 }
 
-func TestFieldsRefusesCutBytes(t *testing.T) {
+func TestFieldsRefusesTruncatedBytes(t *testing.T) {
 	if fields, err := Fields([]byte{0x22, 5, 'x'}); err == nil {
 		t.Fatalf("read %v from truncated bytes", fields)
 	}

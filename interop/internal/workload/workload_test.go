@@ -59,7 +59,7 @@ func TestModelAgreesWithBolt(t *testing.T) {
 	}
 }
 
-func TestCompareSeesDifferences(t *testing.T) {
+func TestCompareDetectsDifferences(t *testing.T) {
 	// Each case alters a file that matches the model.
 	cases := map[string]func(tx *bolt.Tx) error{
 		"sequence": func(tx *bolt.Tx) error { return tx.Bucket([]byte("alpha")).SetSequence(1) },
@@ -95,7 +95,7 @@ func TestCompareSeesDifferences(t *testing.T) {
 	}
 }
 
-func TestBigRoundsAreBig(t *testing.T) {
+func TestBigRoundsHaveLargeEntries(t *testing.T) {
 	for big, least := range map[bool]int{false: 0, true: 1 << 20} {
 		count := 0
 		for entries := range LogRound(1, 0, big).Saves() {

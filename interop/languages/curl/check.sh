@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# curl, over the JSON gateway: every path of it, wrong requests, streams, tokens. Keys and values are in base64, where r/a is
-# ci9h and planted-true is cGxhbnRlZC10cnVl. What JSON may hold, to the last blank, is compared in ctl/gateway.txt.
+# curl, over the JSON gateway: every path, invalid requests, streams, tokens. Keys and values are in
+# base64: r/a is ci9h and planted-true is cGxhbnRlZC10cnVl. ctl/gateway.txt compares the JSON byte
+# by byte.
 set -euo pipefail
 
 common=(--silent --show-error --no-buffer --max-time 60 --noproxy '*')
@@ -15,28 +16,29 @@ step() {
     printf '%s: %s\n' "$1" "${2//$'\n'/\\n}"
 }
 
-# ask REQUEST: has something done; the answer is in $answer.
+# ask REQUEST: sends a request to cmd/languages; the response is in $answer.
 ask() {
     echo "@$1"
     read -r answer
 }
 
-# to PATH [ARGUMENT...]: curl, with the token if there is one.
+# to PATH [ARGUMENT...]: runs curl, with the token if one is set.
 to() {
     local path=$1 with=()
     [[ -z $token ]] || with=(--header "Authorization: $token")
     curl "${common[@]}" "${with[@]}" "${@:2}" "$scheme://$ENDPOINT$path"
 }
 
-# What cannot be the same twice: tokens, the hash of a file, what is left of a lease, how far raft has come. And the blanks after commas, which Go's protobuf
-# library writes or does not, as each build decides by chance.
+# normal replaces values that differ in every run: tokens, file hashes, remaining TTLs, raft's term
+# and indexes. It removes spaces after commas, which Go's protobuf library inserts at random per
+# build.
 normal() {
     sed -E -e 's/, ("|\{)/,\1/g' -e 's/("token":")[^"]+/\1<token>/' -e 's/("hash":)[0-9]+\}/\1<hash>}/' \
         -e 's/("TTL":)"[0-9]+"(,"grantedTTL")/\1<left>\2/' \
         -e 's/("(raft_index|raftIndex|raftAppliedIndex|raft_term|dbSize|dbSizeInUse|dbSizeQuota)":)"?[0-9]+"?/\1<number>/g'
 }
 
-# call NAME PATH BODY [ARGUMENT...]: a POST, and what came back, or with what code curl gave up.
+# call NAME PATH BODY [ARGUMENT...]: a POST; prints the response, or curl's exit code if it fails.
 call() {
     local said code=0
     said=$(to "$2" --data "$3" --write-out '\n%{http_code} %{content_type}' "${@:4}" 2>/dev/null | normal) || code=$?
@@ -47,7 +49,7 @@ call() {
     step "$1" "${said##*$'\n'} ${said%$'\n'*}"
 }
 
-# field NAME TEXT: the value of a JSON field that is a string.
+# field NAME TEXT: the value of a JSON string field.
 field() {
     sed -E -n "s/.*\"$1\":\"([^\"]*)\".*/\1/p" <<<"$2" | head -n 1
 }
@@ -99,16 +101,16 @@ mistakes() {
     call 'HTTP/1.1' /v3/kv/range '{"key":"ci9h"}' --http1.1
 }
 
-# ---- streams: a curl in the background, whose output is looked at ----
+# ---- streams: a curl in the background, whose output is inspected ----
 
-# follow NAME PATH BODY [ARGUMENT...]: begins a stream.
+# follow NAME PATH BODY [ARGUMENT...]: starts a stream.
 follow() {
     : >"$WORKDIR/$1"
     to "$2" --data "$3" "${@:4}" >"$WORKDIR/$1" 2>/dev/null &
     followed=$!
 }
 
-# arrived NAME COUNT: waits until so many messages have arrived.
+# arrived NAME COUNT: waits for this many messages.
 arrived() {
     local begun=$SECONDS
     while [[ $(grep -c . "$WORKDIR/$1") -lt $2 ]]; do
@@ -117,7 +119,7 @@ arrived() {
     done
 }
 
-# over: ends the stream, if it has not ended already.
+# over: ends the stream, if it is still open.
 over() {
     kill "$followed" 2>/dev/null || true
     wait "$followed" 2>/dev/null || true
@@ -212,7 +214,7 @@ administration() {
     call 'is auth on' /v3/auth/status '{}'
 }
 
-# The pieces of a snapshot are base64 in as many objects as there are pieces.
+# Each chunk of a snapshot is base64 in an object of its own.
 snapshot() {
     to /v3/maintenance/snapshot --data '{}' | sed -E -n 's/.*"blob":"([^"]*)".*/\1/p' |
         while read -r blob; do base64 --decode <<<"$blob"; done >"$WORKDIR/snapshot.db"
@@ -237,7 +239,7 @@ users() {
     call 'role delete' /v3/auth/role/delete '{"role":"worker"}'
 }
 
-# login [NAME]: a new token; with a name, first what the old one is good for.
+# login [NAME]: gets a new token; with a name, first tests the old one.
 login() {
     [[ $# == 0 ]] || call "$1" /v3/kv/range '{"key":"ci9h"}'
     token=

@@ -1,5 +1,5 @@
-// Go has etcd's own client do what the programs beside it do with theirs. What
-// that client can do besides is tested in interop/clients.
+// Go runs the steps of the language programs with etcd's own client. interop/clients tests its
+// other features.
 package main
 
 import (
@@ -95,7 +95,7 @@ func watches(ctx context.Context, client *clientv3.Client) {
 	program.Step("watch after a restart", "%s", take(events, 1))
 }
 
-// take waits for some events, which may come in any number of answers.
+// take waits for some events, in any number of responses.
 func take(events clientv3.WatchChan, count int) string {
 	var all []string
 	for len(all) < count {
@@ -230,7 +230,7 @@ func strangers(ctx context.Context) {
 	program.Step("reader watches", "%v", watch.Err())
 }
 
-// tokens run out, and the client gets new ones without a word.
+// tokens checks that the client renews expired tokens transparently.
 func tokens(ctx context.Context, client *clientv3.Client) {
 	program.Ask("expire")
 	program.Got(client.Put(ctx, "r/a", "renewed"))

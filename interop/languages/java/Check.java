@@ -19,7 +19,7 @@ import java.time.Duration;
 /**
  * Maven's jetcd, over gRPC.
  *
- * The library resumes watches and renews tokens by itself; locks and elections are the server's.
+ * The library resumes watches and renews tokens; locks and elections are the server's.
  */
 public final class Check {
     private Check() {}
@@ -47,11 +47,11 @@ public final class Check {
             error.printStackTrace();
             System.exit(1);
         }
-        // The library's threads would keep the program alive.
+        // The library's threads would keep the process alive.
         System.exit(0);
     }
 
-    /** A client of the server, of a user if there is one. */
+    /** Connects to the server, as the given user if there is one. */
     static Client connect(String user, String password) throws Exception {
         boolean tls = !Program.said("CACERT").isEmpty();
         ClientBuilder builder = Client.builder()

@@ -21,15 +21,15 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** What goes on for a while: watches, leases, locks, elections. */
+/** Watches, leases, locks and elections. */
 final class Lasting {
     private Lasting() {}
 
-    /** Takes from a queue, for as long as patience lasts. */
+    /** Takes from a queue, or times out. */
     private static <T> T next(BlockingQueue<T> queue) throws Exception {
         T taken = queue.poll(Program.PATIENCE, TimeUnit.SECONDS);
         if (taken == null) {
-            throw new IllegalStateException("nothing came");
+            throw new IllegalStateException("timed out waiting for an event");
         }
         return taken;
     }
@@ -53,7 +53,7 @@ final class Lasting {
             Program.got(kv.put(Program.bytes("r/w"), Program.bytes("before")));
             Program.step("watch", take(events, 1));
             Program.ask("restart");
-            // What may be asked twice is asked again until the server is there.
+            // The library retries idempotent requests until the server is back.
             Program.got(kv.get(Program.bytes("r/a")));
             Program.got(kv.put(Program.bytes("r/w"), Program.bytes("after")));
             Program.step("watch after a restart", take(events, 1));
@@ -94,14 +94,14 @@ final class Lasting {
         Program.step("revoked", Check.list(Program.got(kv.get(key))));
     }
 
-    /** Has the library renew a lease of three seconds for four. */
+    /** Keeps a lease of 3 s alive for 4 s with the library. */
     private static void keepAlive(Lease leases, long id) throws Exception {
         BlockingQueue<Long> renewals = new LinkedBlockingQueue<>();
         long begun = System.nanoTime();
         try (CloseableClient alive = leases.keepAlive(id, Observers.observer(got -> renewals.add(got.getTTL())))) {
             while (System.nanoTime() - begun < TimeUnit.SECONDS.toNanos(4)) {
                 if (next(renewals) != 3) {
-                    throw new IllegalStateException("renewed for another time");
+                    throw new IllegalStateException("renewed with a different TTL");
                 }
             }
         }

@@ -7,29 +7,29 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 
-/** How a program speaks to cmd/languages, which has started it. */
+/** The protocol with cmd/languages, which starts this program. */
 final class Program {
-    /** How long anything may take, in seconds. */
+    /** Bounds every operation, in seconds. */
     static final long PATIENCE = 60;
 
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
     private Program() {}
 
-    /** Tells the result of a step. */
+    /** Prints the result of a step. */
     static void step(String name, Object result) {
         System.out.println(name + ": " + String.valueOf(result).replace("\n", "\\n"));
         System.out.flush();
     }
 
-    /** Has something done, and returns the answer. */
+    /** Sends a request to cmd/languages and returns the response. */
     static String ask(String request) throws IOException {
         System.out.println("@" + request);
         System.out.flush();
         return INPUT.readLine();
     }
 
-    /** What the environment says, or nothing. */
+    /** Returns an environment variable, empty if unset. */
     static String said(String name) {
         return System.getenv().getOrDefault(name, "");
     }
@@ -46,7 +46,7 @@ final class Program {
         return answer.get(PATIENCE, TimeUnit.SECONDS);
     }
 
-    /** What an attempt fails with: the innermost cause, which has the server's code and text. */
+    /** Prints the error of an attempt: the innermost cause, with the server's code and text. */
     static void failed(String name, CompletableFuture<?> attempt) throws Exception {
         try {
             attempt.get(PATIENCE, TimeUnit.SECONDS);

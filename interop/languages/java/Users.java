@@ -2,7 +2,7 @@ import io.etcd.jetcd.Auth;
 import io.etcd.jetcd.Client;
 import io.etcd.jetcd.auth.Permission;
 
-/** Users, roles, strangers and tokens. */
+/** Users, roles, wrong credentials and tokens. */
 final class Users {
     private Users() {}
 

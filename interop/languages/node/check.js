@@ -1,9 +1,9 @@
 // npm's etcd3, over gRPC.
 //
-// Locks and elections are the library's own, made of transactions and watches. It renews tokens by itself, and
-// resumes watches unless they were made with a token that is no longer good.
-// Of an error it keeps the text and turns the code into a class. It cannot ask for members: it sends no request, where today's
-// grpc-js wants an empty one. For snapshots it asks without its token.
+// The library implements locks and elections itself, with transactions and watches. It renews
+// tokens, and resumes watches unless their token has become invalid. It keeps the text of an error
+// and maps its code to a class. It cannot list members: it passes no request, where current grpc-js
+// versions need an empty one. It requests snapshots without its token.
 
 "use strict";
 
@@ -16,18 +16,18 @@ const { Etcd3 } = require("etcd3");
 const env = process.env;
 const answers = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-/** Tells the result of a step. */
+/** Prints the result of a step. */
 function step(name, result) {
   console.log(`${name}: ${String(result).replaceAll("\n", "\\n")}`);
 }
 
-/** Has something done, and returns the answer. */
+/** Sends a request to cmd/languages and returns the response. */
 async function ask(request) {
   console.log(`@${request}`);
   return (await answers.next()).value;
 }
 
-/** What an attempt fails with, by class and text. */
+/** Prints the error of an attempt, by class and text. */
 async function failed(name, attempt) {
   try {
     await attempt;
@@ -87,7 +87,7 @@ async function transactions(client) {
   step("stm", await client.get("r/s"));
 }
 
-/** Collects the events of a watcher, and gives them out in their order. */
+/** Collects the events of a watcher and returns them in order. */
 class Events {
   constructor(watcher) {
     this.all = [];
@@ -126,7 +126,7 @@ async function watches(client) {
   return client;
 }
 
-/** Resumes a watch with another client: one whose watch was refused for its token watches no more. */
+/** Resumes a watch with a new client: after a refused token a client's watches stay broken. */
 async function watchAgain(client, watcher) {
   const next = Number(watcher.request.start_revision);
   const refused = once(watcher, "error");
@@ -143,7 +143,7 @@ async function watchAgain(client, watcher) {
   return other;
 }
 
-/** Waits until the connection stands again, which shows only when it is used. */
+/** Waits until the client has reconnected, which shows only in a request. */
 async function foundAgain(client) {
   for (const begun = Date.now(); Date.now() - begun < 60000; ) {
     try {
@@ -152,7 +152,7 @@ async function foundAgain(client) {
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
-  throw new Error("the server was not found again");
+  throw new Error("timed out waiting to reconnect");
 }
 
 async function leases(client) {

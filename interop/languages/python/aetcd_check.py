@@ -1,7 +1,7 @@
 """PyPI's aetcd, over gRPC with asyncio.
 
-The library has no TLS, no elections, users or roles, reads neither at a revision nor with a limit, and does not renew
-tokens. A watch ends with the connection, and is resumed as with etcd3.
+The library supports no TLS, elections, users or roles, reads neither at a revision nor with a limit,
+and does not renew tokens. A watch ends with the connection, and is resumed as in etcd3_check.py.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ def connect(user=USERNAME, password=PASSWORD):
 
 
 async def ask(request):
-    """Has something done, while connections are looked after."""
+    """Sends a request to cmd/languages without blocking the event loop."""
     return await asyncio.to_thread(ask_now, request)
 
 
 async def failed(name, attempt):
-    """What an attempt fails with: the library's exception, and the server's text in it."""
+    """Prints the error of an attempt: the library's exception with the server's text."""
     try:
         step(name, f"no error, {await attempt}")
     except aetcd.ClientError as error:
@@ -68,7 +68,7 @@ async def transactions(client):
 
 
 async def take(events, count):
-    """The next of a watch's events."""
+    """Returns the next events of a watch."""
     taken = []
     while len(taken) < count:
         taken.append(await asyncio.wait_for(anext(events), PATIENCE))
@@ -103,7 +103,7 @@ async def watches(client):
 
 
 async def again(client):
-    """A client that has found the server again, with a token that this one knows."""
+    """Returns a client that is connected to the restarted server with a valid token."""
     if MODE == "auth":
         await failed("forgotten token", client.get(b"r/a"))
         return connect()
@@ -112,7 +112,7 @@ async def again(client):
 
 
 async def insisted(attempt):
-    """Tries until the connection stands, which shows only when it is used."""
+    """Retries until the client is connected, which shows only in a request."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

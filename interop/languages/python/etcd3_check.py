@@ -1,8 +1,9 @@
 """PyPI's etcd3, over gRPC.
 
-The library has no elections, users or roles, reads neither at a revision nor with a limit, asks for
-hashes without its token, and does not renew that. A watch of its own ends with the connection; whoever wants to resume it asks
-again from the revision after the last, as here. It translates some errors into exceptions without text.
+The library supports no elections, users or roles, reads neither at a revision nor with a limit,
+requests hashes without its token, and does not renew tokens. A watch ends with the connection; to
+resume it, the program creates a new one from the revision after the last event. Some errors become
+exceptions without text.
 """
 
 import queue
@@ -19,16 +20,17 @@ def connect(user=USERNAME, password=PASSWORD):
     client = etcd3.client(
         host=HOST, port=int(PORT), ca_cert=CACERT, cert_cert=CERT, cert_key=KEY, user=user, password=password,
         timeout=PATIENCE,
-        # A server that is gone for a second is to be found soon after it is back.
+        # Reconnect soon after a restart of the server.
         grpc_options=[("grpc.max_reconnect_backoff_ms", 500), ("grpc.initial_reconnect_backoff_ms", 100)],
     )
-    # The token is sent twice, as credentials and as metadata. Today's grpcio does not send credentials in the open.
+    # The library sends the token twice, as credentials and as metadata. Current grpcio versions
+    # refuse credentials on insecure channels.
     client.call_credentials = client.watcher._credentials = None
     return client
 
 
 def failed(name, attempt):
-    """What an attempt fails with: the library's own exceptions by name, those of gRPC by code and text."""
+    """Prints the error of an attempt: the library's exceptions by name, gRPC's by code and text."""
     try:
         step(name, f"no error, {attempt()}")
     except grpc.RpcError as error:
@@ -72,7 +74,7 @@ def transactions(client):
 
 
 def watching(client, key, first, **options):
-    """Events from a revision on, one after the other."""
+    """Starts a watch; returns a function that takes events and one that cancels it."""
     events = queue.Queue()
     watch = insisted(lambda: client.add_watch_callback(key, events.put, start_revision=first, **options))
     pending = []
@@ -114,7 +116,7 @@ def watches(client):
 
 
 def again(client):
-    """A client that has found the server again, with a token that this one knows."""
+    """Returns a client that is connected to the restarted server with a valid token."""
     if MODE == "auth":
         failed("forgotten token", lambda: client.get("r/a"))
         return connect()
@@ -123,7 +125,7 @@ def again(client):
 
 
 def insisted(attempt):
-    """Tries until the connection stands, which shows only when it is used."""
+    """Retries until the client is connected, which shows only in a request."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

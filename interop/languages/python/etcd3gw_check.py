@@ -1,8 +1,9 @@
 """PyPI's etcd3gw, over the JSON gateway.
 
-The library has no elections, users, roles, logins or snapshots: a program that needs a token gets one from the gateway and
-puts it into the session's headers, as here. A watch is a stream of chunks, each of which must be one whole object; it ends
-with the connection, and is resumed from the revision after the last.
+The library supports no elections, users, roles, logins or snapshots: this program gets a token from
+the gateway and sets it in the headers of the session. A watch is a stream of chunks, each of which
+must be one complete object; it ends with the connection, and is resumed from the revision after the
+last event.
 """
 
 import base64
@@ -23,7 +24,7 @@ def connect(user=USERNAME, password=PASSWORD):
         host=HOST, port=int(PORT), protocol="https" if CACERT else "http", ca_cert=CACERT, cert_cert=CERT, cert_key=KEY,
         timeout=PATIENCE,
     )
-    # What the environment says of certificates would come before what the client was told.
+    # Certificates from the environment would override those of the client.
     client.session.trust_env = False
     if user is not None:
         token = client.post(client.get_url("/auth/authenticate"), json={"name": user, "password": password})["token"]
@@ -32,7 +33,7 @@ def connect(user=USERNAME, password=PASSWORD):
 
 
 def failed(name, attempt):
-    """What an attempt fails with: the exception, the reason of the status, the gRPC code and the text."""
+    """Prints the error of an attempt: exception, HTTP reason, gRPC code and text."""
     try:
         step(name, f"no error, {attempt()}")
     except exceptions.Etcd3Exception as error:
@@ -78,7 +79,7 @@ def transactions(client):
 
 
 class Watching:
-    """Events from a revision on."""
+    """A watch from a revision on."""
 
     def __init__(self, client, key, first, **options):
         self.events = queue.Queue()
@@ -176,7 +177,7 @@ def tokens(client):
 
 
 def without_certificate():
-    """A server that wants certificates does not speak to those who have none."""
+    """Checks that a server with client certificates refuses a client without one."""
     stranger = gateway(host=HOST, port=int(PORT), protocol="https", ca_cert=CACERT, timeout=PATIENCE)
     stranger.session.trust_env = False
     try:

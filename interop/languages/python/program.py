@@ -1,4 +1,4 @@
-"""What the Python programs have in common: how they speak to cmd/languages, which has started them."""
+"""The protocol of the Python programs with cmd/languages, which starts them."""
 
 import os
 import sys
@@ -8,19 +8,19 @@ HOST, PORT = os.environ["ENDPOINT"].rsplit(":", 1)
 USERNAME, PASSWORD = os.environ.get("USERNAME"), os.environ.get("PASSWORD")
 READER, READER_PASSWORD = os.environ.get("READER"), os.environ.get("READER_PASSWORD")
 CACERT, CERT, KEY = (os.environ.get(name) for name in ("CACERT", "CERT", "KEY"))
-# How long anything may take, in seconds.
+# Bounds every operation, in seconds.
 PATIENCE = 60
-# Whether what the other modes have shown is left out.
+# Whether to skip the steps that other modes cover.
 BRIEF = "BRIEF" in os.environ
 
 
 def step(name, result):
-    """Tells the result of a step."""
+    """Prints the result of a step."""
     print(f"{name}: {result}".replace("\n", "\\n"), flush=True)
 
 
 def ask(request):
-    """Has something done, and returns the answer."""
+    """Sends a request to cmd/languages and returns the response."""
     print(f"@{request}", flush=True)
     answer = sys.stdin.readline()
     if not answer:

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// patience is how long an answer may take.
+	// patience bounds the wait for a response.
 	patience = 30 * time.Second
-	// stream is the first and only one of a connection.
+	// stream is the id of the only stream of a connection.
 	stream = 1
-	// prefix is what comes before a message: a flag and a length.
+	// prefix is the length of the header of a message: a flag and a length.
 	prefix = 5
 )
 
-// request is what one stream sends, as it stands.
+// request is the raw content of one stream.
 type request struct {
 	headers []hpack.HeaderField
-	// data is sent in pieces of this many bytes, or in one if there is none.
+	// data is sent in frames of piece bytes, or in one frame if piece is 0.
 	data  []byte
 	piece int
-	// open leaves the stream open: there could be more.
+	// open leaves the stream open after the data.
 	open bool
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	headers map[string]string
 	body    []byte
-	// how the stream ended, if not by itself.
+	// ended tells how the stream ended, if not regularly.
 	ended string
 }
 
@@ -68,7 +68,8 @@ func (a answer) String() string {
 	return fmt.Sprintf("%s, %q", text, a.body)
 }
 
-// compressed says how the messages came, if not as they are, and sees that they can be read.
+// compressed describes the compression of the messages, if any, and checks that they can be
+// decompressed.
 func (a answer) compressed() string {
 	encoding, told := a.headers["grpc-encoding"]
 	if !told {
@@ -86,7 +87,7 @@ func (a answer) compressed() string {
 	return fmt.Sprintf(" by %s, flags %s", encoding, flags)
 }
 
-// messages takes a body apart.
+// messages splits a body into its messages.
 func messages(body []byte) [][]byte {
 	var all [][]byte
 	for len(body) >= prefix {
@@ -97,12 +98,12 @@ func messages(body []byte) [][]byte {
 	return all
 }
 
-// framed is a message as gRPC sends it.
+// framed returns a message with its gRPC header.
 func framed(flag byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flag}, uint32(len(message))), message...)
 }
 
-// send makes a connection for one request, and returns what came back.
+// send opens a connection for one request, and returns the response.
 func send(r request) answer {
 	conn, err := dial()
 	if err != nil {
@@ -112,7 +113,7 @@ func send(r request) answer {
 	conn.SetDeadline(time.Now().Add(patience))
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	// Should writing fail, reading says why.
+	// If the write fails, the read returns the reason.
 	_ = r.write(conn, framer)
 	return read(framer)
 }
@@ -152,7 +153,7 @@ func (r request) write(conn io.Writer, framer *http2.Framer) error {
 	if r.open {
 		return nil
 	}
-	// The end is said in a frame of its own: etcd hears of none that headers tell.
+	// END_STREAM has a frame of its own: etcd does not notice one on the headers.
 	return framer.WriteData(stream, true, nil)
 }
 
@@ -168,7 +169,7 @@ func (r request) pieces() [][]byte {
 	return all
 }
 
-// read collects the answer, until the stream or the connection ends.
+// read collects the response until the stream or the connection ends.
 func read(framer *http2.Framer) answer {
 	a := answer{headers: map[string]string{}}
 	for {

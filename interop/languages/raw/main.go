@@ -1,7 +1,7 @@
 // Raw sends hand-built requests that no client sends: with unknown fields, invalid bytes, and
 // missing or wrong headers. A server must respond as etcd does.
 //
-// It has no leases, locks, watches over a restart and snapshots: those are the other programs'.
+// It omits leases, locks, watches over a restart and snapshots, which the other programs cover.
 package main
 
 import (
@@ -25,7 +25,7 @@ var (
 	get   = marshalled(&pb.RangeRequest{Key: []byte("r/a")})
 	token string
 
-	// Compressed beforehand: that takes a while, and tokens run out.
+	// Compressed in advance: compression takes time, in which tokens expire.
 	longest, tooLong, muchTooLong = gzipped(make([]byte, 2<<20)), gzipped(make([]byte, 2<<20+1)), gzipped(make([]byte, 4<<20))
 )
 
@@ -50,7 +50,7 @@ func main() {
 
 func marshalled(message proto.Message) []byte { return program.Got(proto.Marshal(message)) }
 
-// headers are those of a call, with some changed; one that is changed to "-" is left out.
+// headers returns the headers of a call with some changed; one that is changed to "-" is left out.
 func headers(path string, changes ...string) []hpack.HeaderField {
 	fields := []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
@@ -78,7 +78,7 @@ func headers(path string, changes ...string) []hpack.HeaderField {
 	return fields
 }
 
-// call sends one message, as every client does, but with what headers one likes.
+// call sends one message, as a client does, with changed headers.
 func call(path string, message []byte, changes ...string) answer {
 	return send(request{headers: headers(path, changes...), data: framed(0, message)})
 }
@@ -92,7 +92,8 @@ func login(name, password string) string {
 	return reply.Token
 }
 
-// Fields that a server does not know are those of a newer client, and are passed over.
+// unknownFields sends fields that the server does not know, as a newer client would. The server
+// ignores them.
 func unknownFields() {
 	unknown := protowire.AppendTag(nil, 99, protowire.VarintType)
 	unknown = protowire.AppendVarint(unknown, 1<<40)
@@ -110,7 +111,7 @@ func unknownFields() {
 	reply := &pb.RangeResponse{}
 	program.Must(proto.Unmarshal(messages(got.body)[0], reply))
 	program.Step("value", "%s, version %d, revision %d", reply.Kvs[0].Value, reply.Kvs[0].Version, reply.Header.Revision)
-	// The last of several values is the one that counts.
+	// The last of several values of a field counts.
 	step("get, two keys", call("/etcdserverpb.KV/Range", slices.Concat(marshalled(&pb.RangeRequest{Key: []byte("r/b")}), get)))
 	step("unknown order", call("/etcdserverpb.KV/Range", slices.Concat(get, []byte{5 << 3, 99})))
 	step("unknown compare", call("/etcdserverpb.KV/Txn", marshalled(&pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("r/a"), Target: 99, Result: 98}}})))
@@ -135,7 +136,7 @@ func malformed() {
 		{"a field numbered 0", []byte{0x00, 0x00}},
 		{"an endless number", bytes.Repeat([]byte{0xff}, 12)},
 		{"an end without a start", []byte{0x0c}},
-		// A field of another type than its own is one that is not known.
+		// A field with a wrong wire type is an unknown field.
 		{"another type", []byte{0x08, 0x01}},
 	} {
 		step("malformed, "+sample.name, call("/etcdserverpb.KV/Put", sample.message))
@@ -145,7 +146,7 @@ func malformed() {
 }
 
 func sizes() {
-	// A server need not wait for the whole of it.
+	// The server need not wait for the complete message.
 	large := framed(0, nil)
 	large[1] = 0x01
 	step("too large for gRPC", send(request{headers: headers("/etcdserverpb.KV/Put"), data: large, open: true}))
@@ -239,7 +240,7 @@ func pseudoHeaders() {
 	step("a leader wanted", call("/etcdserverpb.KV/Range", get, "hasleader", "true"))
 }
 
-// Streams say what was wrong at their end. A watch that is only half closed has none.
+// streams checks the status at the end of a stream. A half-closed watch stream has none.
 func streams() {
 	step("watch, malformed", call("/etcdserverpb.Watch/Watch", []byte{0x0a}))
 	step("keep-alive, malformed", call("/etcdserverpb.Lease/LeaseKeepAlive", []byte{0x0a}))
@@ -250,7 +251,7 @@ func streams() {
 	step("health of none", call("/grpc.health.v1.Health/Check", []byte{0x0a, 0x01, 'x'}))
 }
 
-// A token is sent under one of two names, with or without a word before it.
+// tokens sends a token under each of its two header names, with and without the word Bearer.
 func tokens() {
 	good := token
 	token = ""

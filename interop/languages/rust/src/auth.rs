@@ -1,4 +1,4 @@
-//! Users, roles, strangers and tokens.
+//! Users, roles, wrong credentials and tokens.
 
 use etcd_client::{Client, Permission};
 

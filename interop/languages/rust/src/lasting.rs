@@ -1,4 +1,4 @@
-//! What goes on for a while: watches, leases, locks, elections.
+//! Watches, leases, locks and elections.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use etcd_client::{
 use crate::program::{ask, step};
 use crate::{Done, failed, shown};
 
-/// The next of a watch's events, and the revision of the last.
+/// Returns the next events of a watch, and the revision of the last.
 async fn take(stream: &mut WatchStream, count: usize) -> Result<(String, i64), Error> {
     let mut all = Vec::new();
     let mut last = 0;
@@ -51,7 +51,7 @@ pub async fn watches(client: &mut Client) -> Done {
     Ok(())
 }
 
-/// Waits until the connection stands again, which shows only when it is used.
+/// Waits until the client has reconnected, which shows only in a request.
 async fn found_again(client: &mut Client) -> Done {
     let begun = Instant::now();
     loop {
@@ -112,7 +112,7 @@ pub async fn locks(client: &mut Client) -> Done {
     let mut waiting = tokio::spawn(async move {
         rival.lock("lock", Some(LockOptions::new().with_lease(other))).await
     });
-    // A rival who waits has a key of its own.
+    // A waiting rival has its own key.
     while client.get("lock/", Some(GetOptions::new().with_prefix())).await?.count() < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

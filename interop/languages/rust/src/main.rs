@@ -1,7 +1,8 @@
 //! crates.io's etcd-client, over gRPC.
 //!
-//! A watch of this library ends with the connection; whoever wants to resume it asks again from the revision after the
-//! last, as here. Locks and elections are the server's. Tokens are renewed if that was asked for.
+//! A watch of this library ends with the connection; to resume it, the program creates a new one
+//! from the revision after the last event. Locks and elections are the server's. The library renews
+//! tokens if the option is set.
 
 mod auth;
 mod lasting;
@@ -37,7 +38,7 @@ async fn main() -> Done {
     snapshot(&mut client).await
 }
 
-/// A client of the server, of a user if there is one.
+/// Connects to the server, as the given user if it is not empty.
 async fn connect(user: &str, password: &str) -> Result<Client, Error> {
     let mut options = ConnectOptions::new().with_auto_token_refresh(true);
     if !user.is_empty() {
@@ -53,7 +54,7 @@ async fn connect(user: &str, password: &str) -> Result<Client, Error> {
     Client::connect([said("ENDPOINT")], Some(options)).await
 }
 
-/// What an attempt fails with, by code and text.
+/// Prints the error of an attempt, with its code and text.
 fn failed<T>(name: &str, attempt: Result<T, Error>) {
     match attempt {
         Ok(_) => step(name, "no error"),

@@ -1,28 +1,28 @@
-//! How a program speaks to `cmd/languages`, which has started it.
+//! The protocol with `cmd/languages`, which starts this program.
 
 use std::env;
 use std::fmt::Display;
 use std::io;
 
-/// Tells the result of a step.
+/// Prints the result of a step.
 pub fn step(name: &str, result: impl Display) {
     println!("{name}: {}", result.to_string().replace('\n', "\\n"));
 }
 
-/// Has something done, and returns the answer.
+/// Sends a request to `cmd/languages` and returns the response.
 pub fn ask(request: &str) -> String {
     println!("@{request}");
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).expect("whoever started this program answers");
+    io::stdin().read_line(&mut answer).expect("cmd/languages answers requests");
     answer.trim_end().to_owned()
 }
 
-/// What the environment says, or nothing.
+/// Returns an environment variable, empty if unset.
 pub fn said(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-/// The contents of a file that the environment names.
+/// Reads the file that an environment variable names.
 pub fn file(name: &str) -> Vec<u8> {
-    std::fs::read(said(name)).expect("the file is there")
+    std::fs::read(said(name)).expect("the file exists")
 }
