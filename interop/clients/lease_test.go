@@ -97,7 +97,7 @@ func TestLeaseSurvivesARestart(t *testing.T) {
 	ends(t, alive)
 }
 
-// TestHundredsOfLeasesShareAStream renews hundreds of leases over the client's single keep-alive stream.
+// TestHundredsOfLeasesShareAStream renews hundreds of leases over the client's keep-alive stream.
 func TestHundredsOfLeasesShareAStream(t *testing.T) {
 	const leases = 300
 	ctx, client := within(t), shared.client(t)

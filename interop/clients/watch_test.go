@@ -196,7 +196,7 @@ func TestWatchProgressOnRequest(t *testing.T) {
 	equal(t, "revision", progress.Header.Revision, last)
 }
 
-// TestWatchFromAFutureRevision checks that a watch from a future revision delivers no earlier event.
+// TestWatchFromAFutureRevision checks that such a watch delivers no earlier event.
 func TestWatchFromAFutureRevision(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
