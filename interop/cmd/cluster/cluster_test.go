@@ -40,7 +40,7 @@ func TestHalvesCoverAllFaults(t *testing.T) {
 		}
 	}
 	if all := len(faults) + len(groundFaults); len(seen) != all {
-		t.Fatalf("%d of %d", len(seen), all)
+		t.Fatalf("the halves cover %d of %d faults", len(seen), all)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestABlindCheckerIsDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if findsPlanted(t.Context(), blind, path) == nil {
-		t.Fatal("a checker that accepts everything passes")
+		t.Fatal("a checker that accepts everything was not detected")
 	}
 	planted, err := os.ReadFile(path + ".planted")
 	if want := `{"body":{"range":{"kvs":[{"key":"k1","value":"2.79","create":2,"mod":2,"version":1}],"count":1}}}`; string(planted) != want {
@@ -88,6 +88,6 @@ func TestEveryFailpointIsTestedOrExcluded(t *testing.T) {
 	slices.Sort(named)
 	slices.Sort(known)
 	if !slices.Equal(known, named) {
-		t.Errorf("known here: %v, named in the code: %v", known, named)
+		t.Errorf("failpoints in this test: %v, in the code: %v", known, named)
 	}
 }

@@ -96,14 +96,14 @@ func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 		}
 		told, err := client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
 		if err != nil {
-			return fmt.Errorf("told of by %s: %w", m.Name, err)
+			return fmt.Errorf("TTL from %s: %w", m.Name, err)
 		}
 		if told.GrantedTTL != 60 || told.TTL < 50 || len(told.Keys) != 1 || string(told.Keys[0]) != "leased" {
-			return fmt.Errorf("%s tells %d of %d s, keys %q", m.Name, told.TTL, told.GrantedTTL, told.Keys)
+			return fmt.Errorf("%s reports %d of %d s, keys %q", m.Name, told.TTL, told.GrantedTTL, told.Keys)
 		}
 		_, err = client.KeepAliveOnce(ctx, id+1)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return fmt.Errorf("no such lease, says %s: %v", m.Name, err)
+			return fmt.Errorf("keep-alive of a missing lease through %s: %v", m.Name, err)
 		}
 		return nil
 	})
@@ -254,7 +254,7 @@ func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
 	for next := 1; next <= last; {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d events", next-1, last)
+			return fmt.Errorf("got %d of %d events", next-1, last)
 		case told := <-channel:
 			if told.Err() != nil {
 				return told.Err()
@@ -296,7 +296,7 @@ func (g *group) downgrades(ctx context.Context, _ *cluster.Member) error {
 			return fmt.Errorf("through %s: %w", m.Name, err)
 		}
 	}
-	// The cluster's version goes back up by itself.
+	// The cluster version rises again without a request.
 	return g.ofVersion(ctx, "3.7.0")
 }
 
@@ -309,7 +309,7 @@ func (g *group) downgrading(ctx context.Context, expected bool) error {
 				return err
 			}
 			if enabled := s.DowngradeInfo != nil && s.DowngradeInfo.Enabled; enabled != expected {
-				return fmt.Errorf("%s says %v", m.Name, enabled)
+				return fmt.Errorf("%s reports %v", m.Name, enabled)
 			}
 		}
 		return nil
@@ -340,7 +340,7 @@ func (g *group) pages(ctx context.Context, _ *cluster.Member) error {
 			first = said
 		}
 		if said != first {
-			return fmt.Errorf("%s says\n%q\nnot\n%q", m.Name, said, first)
+			return fmt.Errorf("%s responds\n%q\nnot\n%q", m.Name, said, first)
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func (g *group) ofVersion(ctx context.Context, version string) error {
 				return err
 			}
 			if !strings.Contains(text, `"etcdcluster":"`+version+`"`) {
-				return fmt.Errorf("%s says %s", m.Name, text)
+				return fmt.Errorf("%s reports %s", m.Name, text)
 			}
 		}
 		return nil

@@ -165,7 +165,7 @@ func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 		group.Wait()
 		return []figure{milliseconds("from kill -9 of the leader to the next accepted put", at.Sub(begun))}, nil
 	case <-ctx.Done():
-		return nil, errors.New("no put was accepted any more")
+		return nil, errors.New("timed out waiting for a put to succeed")
 	}
 }
 
@@ -213,7 +213,7 @@ func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, err
 			return time.Since(begun), nil
 		}
 		if ctx.Err() != nil {
-			return 0, fmt.Errorf("still behind: %w; its log ends with:\n%s", err, follower.LogEnd())
+			return 0, fmt.Errorf("timed out waiting for the follower to catch up: %w; its log ends with:\n%s", err, follower.LogEnd())
 		}
 		time.Sleep(startPoll)
 	}

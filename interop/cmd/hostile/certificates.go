@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// certificates are those of a server: one, signed by itself, which clients trust.
+// certificates holds the self-signed certificate of a server, which clients trust.
 type certificates struct {
 	certFile, keyFile string
 	pool              *x509.CertPool
@@ -68,12 +68,12 @@ func readPool(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("no certificate in " + path)
+		return nil, errors.New("found no certificate in " + path)
 	}
 	return pool, nil
 }
 
-// clientHello is the first thing that a client says.
+// clientHello returns the first TLS record of a client.
 func clientHello() ([]byte, error) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()

@@ -119,13 +119,13 @@ func answeredShortly(s *session) error {
 		case *http2.HeadersFrame, *http2.RSTStreamFrame:
 			return nil
 		case *http2.GoAwayFrame:
-			return errors.New("told to go away")
+			return errors.New("the server sent GOAWAY")
 		}
 	}
 }
 
-// referred puts a field of 4000 bytes into the table and then names it 10,000 times, by a byte
-// each: 40 MB in 14 kB.
+// referred puts a field of 4,000 bytes into the HPACK table and refers to it 10,000 times, with one
+// byte each: 40 MB in 14 kB.
 func referred(s *session) []byte {
 	value := make([]byte, 4000)
 	for n := range value {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// well is a story that nothing is wrong with.
+// well returns a story without violations.
 func well() *story {
 	served := both{Staying: figures{Count: 1}, Coming: figures{Count: 1}}
 	calm := phase{seen: served, memory: 10, descriptors: 20}
@@ -44,12 +44,12 @@ func TestAttacksAreNamedOnceAndBounded(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range attacks {
 		if seen[a.name] || a.growthMax <= 0 || a.full.connections == 0 || a.brief.connections == 0 || a.full.perSecond == 0 || a.brief.perSecond == 0 {
-			t.Errorf("%s is named twice, or not bounded", a.name)
+			t.Errorf("%s is a duplicate name, or has no bounds", a.name)
 		}
 		seen[a.name] = true
 	}
 	if _, err := choose("idle,nothing"); err == nil {
-		t.Error("an attack that is not there was found")
+		t.Error("an unknown attack was accepted")
 	}
 }
 

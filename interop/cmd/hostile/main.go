@@ -4,12 +4,14 @@
 //	hostile [-etcd PROGRAM] [-bowline PROGRAM] [-only slow-headers,...] [-seconds 8]
 //	hostile -check [-bowline PROGRAM] [-only ...] [-seconds 1]
 //
-// For each attack a server starts on a fresh data directory. Two clients that behave, in a process
-// of their own, put and get by turns all the while: one over a connection that stays, one that
-// comes anew for every request. What they see and what the server takes is measured three times:
+// For each attack a server starts on a new data directory. Two well-behaved clients, in their own
+// process, alternate puts and gets throughout: one over a long-lived connection, one over a new
+// connection per request. Their latencies and errors, and the server's memory and descriptors, are
+// measured in three phases:
 //
 //	quiet ──────── attack ──────── after
-//	               └ what attacks.go grants: connections, so many a second, bytes
+//
+// attacks.go sets the size of an attack: connections, rate and bytes.
 //
 // With -check it attacks only Bowline, with less load, and checks the limits in attacks.go: no
 // error for well-behaved clients, bounded memory, memory and descriptors released afterwards, and
@@ -35,12 +37,12 @@ func main() {
 	log.SetPrefix("hostile: ")
 	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
 	bowline := flag.String("bowline", "../target/release/bowline", "our server")
-	only := flag.String("only", "", "which attacks, separated by commas; all if empty")
-	seconds := flag.Float64("seconds", 0, "how long each of quiet, attack and after lasts; 8, and with -check 1 for the attack and less for the others")
-	check := flag.Bool("check", false, "attack Bowline alone, with less, and fail unless it keeps to its bounds")
-	share := flag.Float64("share", 1, "with -check: how much of what it may memory may grow, to see that it is looked at")
-	behave := flag.String("behave", "", "be the clients that behave, of the server at this address (what this program starts itself)")
-	authority := flag.String("authority", "", "with -behave: the certificate that the server's is signed with, if it speaks TLS")
+	only := flag.String("only", "", "comma-separated attacks to run; all if empty")
+	seconds := flag.Float64("seconds", 0, "duration of each phase; default 8, with -check 1 for the attack and less for the others")
+	check := flag.Bool("check", false, "attack only Bowline, with less load, and fail if it exceeds its limits")
+	share := flag.Float64("share", 1, "with -check: factor of the memory limits, to test the check itself")
+	behave := flag.String("behave", "", "run as the well-behaved clients of the server at this address (used internally)")
+	authority := flag.String("authority", "", "with -behave: the CA of the server's certificate, if it uses TLS")
 	flag.Parse()
 
 	if *behave != "" {

@@ -17,8 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// asked sends one request of HTTP/1 and waits for the answer, of which it reads no more than the
-// beginning.
+// asked sends one HTTP/1 request and reads only the start of the response.
 func asked(ctx context.Context, t *target, tally *tally, write func(net.Conn) error) error {
 	conn, err := t.connect(ctx, tally)
 	if err != nil {
@@ -33,7 +32,7 @@ func asked(ctx context.Context, t *target, tally *tally, write func(net.Conn) er
 	return errors.Join(readErr, <-wrote)
 }
 
-// headerBombHTTP1 is a megabyte of headers: in one, in many, or in the first line.
+// headerBombHTTP1 sends a megabyte of headers: in one field, in many, or in the request line.
 func headerBombHTTP1(ctx context.Context, t *target, v volume, tally *tally) error {
 	kinds := []string{
 		"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + strings.Repeat("a", megabyte) + "\r\n\r\n",
@@ -48,7 +47,7 @@ func headerBombHTTP1(ctx context.Context, t *target, v volume, tally *tally) err
 	})
 }
 
-// oversizeGRPC announces messages of 2 and 4 GiB, and sends what the server takes of them.
+// oversizeGRPC announces messages of 2 and 4 GiB, and sends as much as the server accepts.
 func oversizeGRPC(ctx context.Context, t *target, v volume, tally *tally) error {
 	lengths := []uint32{1<<31 - 1, 1 << 31, 1<<32 - 1}
 	paths := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch"}
@@ -75,7 +74,7 @@ func oversizeGRPC(ctx context.Context, t *target, v volume, tally *tally) error 
 	})
 }
 
-// oversizeJSON posts a value that is far too long.
+// oversizeJSON posts a value far above the limit.
 func oversizeJSON(ctx context.Context, t *target, v volume, tally *tally) error {
 	const begin, end = `{"key":"bG9uZw==","value":"`, `"}`
 	piece := bytes.Repeat([]byte("A"), megabyte)
@@ -93,7 +92,7 @@ func oversizeJSON(ctx context.Context, t *target, v volume, tally *tally) error 
 	})
 }
 
-// deepJSON posts values that are nested as deep as they are long, and messages of gRPC that are.
+// deepJSON posts deeply nested JSON values and gRPC messages.
 func deepJSON(ctx context.Context, t *target, v volume, tally *tally) error {
 	bodies := []string{
 		strings.Repeat("[", v.bytes),
@@ -118,14 +117,14 @@ func deepJSON(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// deepTxn is a transaction in a transaction in a transaction.
+// deepTxn returns transactions nested to a depth.
 func deepTxn(depth int) ([]byte, error) {
 	inner := []byte{}
 	for range depth {
 		op := append([]byte{0x22}, prefixed(inner)...)
 		inner = append([]byte{0x12}, prefixed(op)...)
 	}
-	// It must be what it is taken for, to a depth that this side can read.
+	// Check the encoding with a depth that this side can decode.
 	return inner, proto.Unmarshal([]byte{0x12, 2, 0x22, 0}, &pb.TxnRequest{})
 }
 
@@ -160,7 +159,7 @@ func deepMessage(ctx context.Context, t *target, tally *tally, pace *pace, body 
 	return nil
 }
 
-// badUTF8 sends bytes that are no text where text is expected: in metadata, in paths and in JSON.
+// badUTF8 sends invalid UTF-8 in metadata, paths and JSON.
 func badUTF8(ctx context.Context, t *target, v volume, tally *tally) error {
 	const bad = "\xff\xfe\xc0\x80\xed\xa0\x80"
 	fields := []hpack.HeaderField{
@@ -203,7 +202,7 @@ func badUTF8(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// gzipBomb sends messages that are short compressed and long otherwise.
+// gzipBomb sends messages that are short when compressed and long when decompressed.
 func gzipBomb(ctx context.Context, t *target, v volume, tally *tally) error {
 	bomb, err := zipped(v.bytes)
 	if err != nil {

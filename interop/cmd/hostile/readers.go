@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// streamsEach is how many calls an attacker has at a time.
+	// streamsEach is the number of concurrent calls per attacker.
 	streamsEach = 8
-	// writers put at a time, since each waits for the disk.
+	// writers is the number of concurrent writers, since each waits for the disk.
 	writers = 32
 )
 
@@ -33,12 +33,12 @@ func marshal(m proto.Message) []byte {
 	return message(0, uint32(len(bytes)), bytes)
 }
 
-// everything asks for all that was filled in.
+// everything returns a request for all keys that fill put.
 func everything() []byte {
 	return marshal(&pb.RangeRequest{Key: []byte("filled/"), RangeEnd: []byte("filled0")})
 }
 
-// zeroWindow asks for long answers and lets the server send nothing of them.
+// zeroWindow requests long responses with a flow-control window of zero.
 func zeroWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	ask := everything()
 	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
@@ -58,8 +58,7 @@ func zeroWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// oneByteWindow takes long answers a byte at a time, and one of its connections opens a window
-// beyond all measure.
+// oneByteWindow reads long responses one byte at a time; one of its connections overflows a window.
 func oneByteWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	ask := everything()
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
@@ -88,7 +87,7 @@ func oneByteWindow(ctx context.Context, t *target, v volume, tally *tally) error
 	})
 }
 
-// unreadPages asks for pages of HTTP/1, one after the other, and reads none.
+// unreadPages pipelines HTTP/1 requests for pages and reads none of the responses.
 func unreadPages(ctx context.Context, t *target, v volume, tally *tally) error {
 	asks := strings.Repeat("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 16)
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
@@ -107,10 +106,10 @@ func unreadPages(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// watchedPrefix has what watchers that never read would hear of.
+// watchedPrefix is the prefix of the keys that deafWatcher watches.
 const watchedPrefix = "watched/"
 
-// deafWatcher watches and never reads, while others put values of 1 kB.
+// deafWatcher watches and never reads, while writers put values of 1 kB.
 func deafWatcher(ctx context.Context, t *target, v volume, tally *tally) error {
 	var writing sync.WaitGroup
 	var writeErr error
@@ -124,7 +123,7 @@ func deafWatcher(ctx context.Context, t *target, v volume, tally *tally) error {
 			return err
 		}
 		defer s.conn.Close()
-		// As little as possible is to hide in the buffers of the system.
+		// A small socket buffer leaves the data with the server.
 		if tcp, ok := s.conn.(*net.TCPConn); ok {
 			tcp.SetReadBuffer(4 * kilobyte)
 		}
@@ -149,7 +148,7 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 	}
 	defer conn.Close()
 	pace, value := newPace(perSecond), make([]byte, kilobyte)
-	// What was begun is finished, also when the time is up.
+	// A put in flight completes even after the end of the attack.
 	putCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	group, groupCtx := errgroup.WithContext(putCtx)
@@ -168,8 +167,8 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 	return group.Wait()
 }
 
-// websockets watches through them where they are served, with more and more watchers, and reads
-// nothing.
+// websockets creates more and more watchers over websockets, where the server offers them, and
+// reads nothing.
 func websockets(ctx context.Context, t *target, v volume, tally *tally) error {
 	create := maskedFrame([]byte(`{"create_request":{"key":"YmVoYXZlcy8=","range_end":"YmVoYXZlczA="}}`))
 	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
@@ -200,7 +199,7 @@ func websockets(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
-// maskedFrame is a text message of a client, with a mask of zeros.
+// maskedFrame returns a text frame of a websocket client, masked with zeros.
 func maskedFrame(text []byte) []byte {
 	const textFrame, masked = 0x81, 0x80
 	return append([]byte{textFrame, masked | byte(len(text)), 0, 0, 0, 0}, text...)

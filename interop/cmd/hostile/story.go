@@ -219,8 +219,8 @@ func (s *story) verdict(a attack) (failures []error) {
 			fail("well-behaved clients got %d errors (%s), the first %s", phase.seen.errors(), name, phase.seen.firstError())
 		}
 	}
-	// A phase may be shorter than a request on a machine that is busy; what takes too long is an
-	// error.
+	// On a busy machine a phase may be shorter than a request; a request above requestMax counts as
+	// an error.
 	if s.served(func(b both) figures { return b.Staying }) == 0 || s.served(func(b both) figures { return b.Coming }) == 0 {
 		fail("well-behaved clients got no responses")
 	}

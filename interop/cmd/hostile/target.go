@@ -91,14 +91,14 @@ func (t *target) launch(path string, args []string) error {
 func (t *target) untilReady() error {
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
 		if t.ended() {
-			return errors.New("the server has ended: " + t.lastWords())
+			return errors.New("the server exited: " + t.lastWords())
 		}
 		conn, err := net.Dial("tcp", t.address)
 		if err == nil {
 			return conn.Close()
 		}
 	}
-	return errors.New("the server takes no connections: " + t.lastWords())
+	return errors.New("timed out waiting for the server to accept connections: " + t.lastWords())
 }
 
 func (t *target) ended() bool {
@@ -121,7 +121,7 @@ func (t *target) stop() error {
 	case <-t.exited:
 		return nil
 	case <-time.After(patience):
-		return errors.Join(errors.New("the server did not end"), t.process.Process.Kill())
+		return errors.Join(errors.New("the server did not exit"), t.process.Process.Kill())
 	}
 }
 
@@ -171,8 +171,7 @@ func (t *target) descriptors() int {
 	return len(entries)
 }
 
-// raiseDescriptorLimit lets this program and the servers that it starts have as many sockets as the
-// machine allows.
+// raiseDescriptorLimit raises the descriptor limit of this program and its servers to the maximum.
 func raiseDescriptorLimit() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -90,7 +90,7 @@ func post(ctx context.Context, client *http.Client, url string, body []byte, atL
 	defer response.Body.Close()
 	got, err := io.Copy(io.Discard, response.Body)
 	if err == nil && (response.StatusCode != http.StatusOK || got < atLeast) {
-		err = fmt.Errorf("%s, and %d bytes", response.Status, got)
+		err = fmt.Errorf("status %s, %d bytes", response.Status, got)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ const (
 	// clients is the number of concurrent clients, over this many connections.
 	clients     = 64
 	connections = 8
-	// fewer is the number of clients for long responses.
+	// rangeClients is the number of clients for long responses.
 	rangeClients = 16
 	valueBytes   = 256
 	// listed is the number of keys in a range.
@@ -97,7 +97,7 @@ func askInTurn(link link, method string, requests [][]byte, atLeast int) step {
 		turn++
 		got, err := link.ask(ctx, method, requests[turn%len(requests)])
 		if err == nil && got < atLeast {
-			err = fmt.Errorf("an answer of %d bytes, which should have at least %d", got, atLeast)
+			err = fmt.Errorf("got a response of %d bytes, expected at least %d", got, atLeast)
 		}
 		return 1, err
 	}

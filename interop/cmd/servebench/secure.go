@@ -24,7 +24,7 @@ type security struct {
 	config    *tls.Config
 }
 
-// spoken is set once, before anything begins.
+// spoken is set once at the start.
 var spoken security
 
 func (s security) scheme() string {
@@ -48,7 +48,7 @@ func (s security) credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(s.config.Clone())
 }
 
-// secured makes a certificate for loopback, of the kind that most servers have.
+// secured creates a certificate for loopback with a P-256 key, as most servers have.
 func secured(dir string) (s security, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

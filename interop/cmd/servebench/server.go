@@ -32,13 +32,12 @@ type server struct {
 }
 
 const (
-	// readyLine is in the log of both once clients are served.
+	// readyLine is in the log of both servers once they serve clients.
 	readyLine = "ready to serve client requests"
 	patience  = 2 * time.Minute
 	// ending bounds the shutdown of a server.
 	ending = 20 * time.Second
-	// ticks a second in which the system counts processor time: fixed for programs, whatever the
-	// kernel uses inside.
+	// ticks is the number of units per second in /proc/PID/stat, a constant on Linux.
 	ticks = 100
 )
 
@@ -109,9 +108,9 @@ func (s *server) untilReady() (time.Duration, error) {
 		return at.Sub(s.begun), nil
 	case err := <-s.exited:
 		s.exited <- err
-		return 0, fmt.Errorf("ended before it was ready: %w", err)
+		return 0, fmt.Errorf("the server exited before it was ready: %w", err)
 	case <-time.After(patience):
-		return 0, errors.New("not ready")
+		return 0, errors.New("timed out waiting for the server")
 	}
 }
 
@@ -155,9 +154,9 @@ func (s *server) processorTime() (time.Duration, error) {
 	return processorTime(string(text))
 }
 
-// processorTime takes utime and stime, the 14th and 15th field, out of what the system says of a
-// process. The name, which is the second, may have blanks and brackets in it, so fields are counted
-// from the last bracket.
+// processorTime parses utime and stime, the 14th and 15th field of /proc/PID/stat. The second
+// field, the name, may contain spaces and parentheses, so fields are counted from the last
+// parenthesis.
 func processorTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {

@@ -91,7 +91,7 @@ func watch(ctx context.Context, link link, told chan<- error) error {
 			var answer received
 			err := stream.RecvMsg(&answer)
 			if err == nil && int(answer) < valueBytes {
-				err = fmt.Errorf("an event of %d bytes", answer)
+				err = fmt.Errorf("unexpected event of %d bytes", answer)
 			}
 			select {
 			case told <- err:

@@ -54,17 +54,17 @@ func main() {
 	etcd := flag.String("etcd", "bin/etcd", "server to compare with")
 	ours := flag.String("ours", "", "our server")
 	bothEtcd := flag.Bool("both-etcd", false, "compare with a second etcd instead")
-	flag.Uint64Var(&c.seed, "seed", 1, "seed of the first sequence; each further one has the next")
-	flag.IntVar(&c.ops, "ops", 100000, "steps in all sequences together")
-	flag.IntVar(&c.sequences, "sequences", 4, "sequences that run at a time")
-	flag.StringVar(&c.mode, "mode", "all", "kv: without users, auth: mostly about them, jwt: with signed tokens, all: by turns")
-	flag.StringVar(&c.plant, "plant", "", "falsify answers in this way, or in all")
-	flag.BoolVar(&c.gateway, "gateway", false, "ask both as JSON, through their gateways")
-	flag.BoolVar(&c.coverage, "coverage", false, "print how often each method gave each answer")
+	flag.Uint64Var(&c.seed, "seed", 1, "seed of the first sequence; the next ones count up")
+	flag.IntVar(&c.ops, "ops", 100000, "total number of steps")
+	flag.IntVar(&c.sequences, "sequences", 4, "number of concurrent sequences")
+	flag.StringVar(&c.mode, "mode", "all", "kv: without users, auth: mostly about users, jwt: with signed tokens, all: in turn")
+	flag.StringVar(&c.plant, "plant", "", "name of a falsification to plant in responses, or all")
+	flag.BoolVar(&c.gateway, "gateway", false, "send requests through the JSON gateways")
+	flag.BoolVar(&c.coverage, "coverage", false, "print the number of responses per method and status")
 	flag.BoolVar(&c.verbose, "verbose", false, "print every step")
 	flag.Parse()
 	if (*ours != "") == *bothEtcd {
-		log.Fatal("either -ours or -both-etcd")
+		log.Fatal("exactly one of -ours and -both-etcd is required")
 	}
 	if *bothEtcd {
 		*ours = *etcd
@@ -87,7 +87,7 @@ func main() {
 
 func (c *config) prepare(etcd, ours string) error {
 	if !slices.Contains([]string{"kv", "auth", "jwt", "all"}, c.mode) {
-		return fmt.Errorf("no mode %q", c.mode)
+		return fmt.Errorf("unknown mode %q", c.mode)
 	}
 	var errs [4]error
 	c.theirs, errs[0] = cluster.Find(etcd)

@@ -133,8 +133,8 @@ func response(falsify func(*pb.WatchResponse) bool) func([]*pb.WatchResponse) ([
 	}
 }
 
-// fragmented falsifies the first response that comes in several pieces, which are put where the
-// last of them was.
+// fragmented falsifies the first fragmented response, whose fragments it moves to the place of the
+// last.
 func fragmented(falsify func([]*pb.WatchResponse) []*pb.WatchResponse) func([]*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 	return func(responses []*pb.WatchResponse) ([]*pb.WatchResponse, bool) {
 		first := slices.IndexFunc(responses, func(r *pb.WatchResponse) bool { return r.Fragment })
@@ -241,9 +241,9 @@ func (c *config) findPlanted(ctx context.Context) error {
 			case !p.done:
 				return fmt.Errorf("%q could not be planted within %d steps: %v", p.name, c.ops, err)
 			case err == nil:
-				return fmt.Errorf("%q was planted and not found", p.name)
+				return fmt.Errorf("%q was planted and not detected", p.name)
 			case !strings.Contains(err.Error(), "---") && !strings.Contains(err.Error(), "ours: "):
-				return fmt.Errorf("%q was planted and something else was found: %w", p.name, err)
+				return fmt.Errorf("%q was planted and a different change was detected: %w", p.name, err)
 			}
 			return nil
 		})
@@ -252,8 +252,8 @@ func (c *config) findPlanted(ctx context.Context) error {
 		return err
 	}
 	if found == 0 {
-		return fmt.Errorf("no way to falsify named %q", c.plant)
+		return fmt.Errorf("no plant is called %q", c.plant)
 	}
-	log.Printf("%d false answers: all found", found)
+	log.Printf("planted %d falsified responses, and detected each", found)
 	return nil
 }

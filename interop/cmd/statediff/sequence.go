@@ -182,7 +182,7 @@ func expired(ctx context.Context, m machine.Machine, step scenario.Step) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("lease %d does not run out: %s", step.Lease, answer)
+			return fmt.Errorf("timed out waiting for lease %d to expire: %s", step.Lease, answer)
 		}
 		time.Sleep(lookAgain)
 	}

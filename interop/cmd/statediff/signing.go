@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 )
 
-// keyBits is the size of a key that nothing depends on.
+// keyBits is the usual size of an RSA key.
 const keyBits = 2048
 
-// signing makes a key below a folder, and the flag that has a server sign its tokens with it.
+// signing writes a key below a folder, and returns the flag that makes a server sign its tokens
+// with it.
 func signing(dir string) (string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {

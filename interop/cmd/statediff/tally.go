@@ -13,7 +13,7 @@ import (
 	"bowline/interop/internal/machine"
 )
 
-// tally counts etcd's answers, to show what a run has covered.
+// tally counts etcd's responses, to show the coverage of a run.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int

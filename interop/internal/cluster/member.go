@@ -205,7 +205,7 @@ func (m *Member) Running() bool {
 	}
 }
 
-// Ended waits for the server to exit by itself.
+// Ended waits for the server to exit without a signal.
 func (m *Member) Ended(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

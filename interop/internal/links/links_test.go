@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// echo is a server that sends back the lines that it gets.
+// echo is a server that sends received lines back.
 func echo(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,7 +27,7 @@ func echo(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// call dials as member 1a does.
+// call dials as member 1a.
 func call(t *testing.T, n *Net, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -53,7 +53,7 @@ func wired(t *testing.T) (*Net, string) {
 	return n, addr
 }
 
-// head reads what was sent back of the head.
+// head reads the echoed head of the request.
 func head(t *testing.T, from *bufio.Reader) {
 	t.Helper()
 	for range 3 {
@@ -84,11 +84,11 @@ func TestACutEndsConnectionsAndRefusesNewOnes(t *testing.T) {
 		return Open
 	})
 	if _, err := from.ReadString('\n'); err == nil {
-		t.Fatal("still there")
+		t.Fatal("the connection is still open after the cut")
 	}
 	_, from = call(t, n, addr)
 	if _, err := from.ReadString('\n'); err == nil {
-		t.Fatal("a new one passed")
+		t.Fatal("a new connection passed the cut")
 	}
 }
 
@@ -105,7 +105,7 @@ func TestHeldBytesArriveAfterRelease(t *testing.T) {
 	conn.Write([]byte("late\n"))
 	conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if line, err := from.ReadString('\n'); err == nil {
-		t.Fatal("not held:", line)
+		t.Fatal("a held link delivered bytes:", line)
 	}
 	conn.SetReadDeadline(time.Time{})
 	n.Heal()

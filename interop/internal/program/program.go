@@ -1,4 +1,4 @@
-// Package program has what the Go programs below languages share: the protocol with cmd/languages,
+// Package program implements the protocol of the Go programs below languages with cmd/languages,
 // which starts them.
 package program
 

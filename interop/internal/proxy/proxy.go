@@ -1,9 +1,9 @@
 // Package proxy records the messages between the members of an etcd cluster, and cuts connections
 // on demand.
 //
-// Each member advertises the address of its proxy and listens elsewhere, so every request another
-// member makes to it passes here. The dialer of a stream is the receiver of its messages: the
-// interesting bytes are a stream's response, and a post's request.
+// Each member advertises the address of its proxy and listens elsewhere, so all requests of other
+// members to it pass through the proxy. The dialer of a stream receives its messages, so the
+// recorded bytes are the response of a stream and the request of a POST.
 package proxy
 
 import (
@@ -18,8 +18,8 @@ import (
 	"sync"
 )
 
-// tapeMax bounds what is kept of one connection. The database that follows a posted snapshot's
-// message is of no interest, and no stream here gets near.
+// tapeMax bounds the recorded bytes of one connection. The database after the message of a snapshot
+// request is not needed, and no stream here reaches the bound.
 const tapeMax = 8 << 20
 
 // Tape is the recording of one connection.
