@@ -129,7 +129,7 @@ func renewSome(lessor lease.Lessor, ids []lease.LeaseID, random *workload.Random
 	}
 }
 
-// attach attaches one key of 40 bytes to every tenth lease.
+// attach attaches one key of 40 bytes to each of the first tenth of the leases.
 func attach(lessor lease.Lessor, ids []lease.LeaseID) {
 	keys := make([][]byte, len(ids)/10)
 	for n := range keys {
