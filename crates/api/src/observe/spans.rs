@@ -12,9 +12,9 @@
 //!     └ read_index                   until the read may start; event: read index received
 //! ```
 //!
-//! Names and attributes of the first two levels and the events of writes are etcd's. The stages below
-//! are our own, made from the recorded stage timings ([`StageTimings`]). A [`TracedCall`] is the span
-//! of a call, a [`SpanGuard`] a child of it.
+//! Names and attributes of the first two levels and the events of writes are etcd's. The stages
+//! below are our own, made from the recorded stage timings ([`StageTimings`]). A [`TracedCall`] is
+//! the span of a call, a [`SpanGuard`] a child of it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
