@@ -29,7 +29,8 @@ const FORBIDDEN: [Forbidden; 6] = [
 ];
 
 /// Paths from the root without source code. `.git` is a file in a linked work tree.
-const EXCLUDED: [&str; 3] = [".git", "target", "interop/bin"];
+const EXCLUDED: [&str; 7] =
+    [".git", "target", "interop/bin", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/logs"];
 
 /// Checks every file under `root`.
 pub(crate) fn check(root: &Path) -> Result<()> {
