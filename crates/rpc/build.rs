@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// The folder of the .proto files.
+/// The directory of the .proto files.
 const PROTO: &str = "../proto/proto";
 
 /// The files that define services.

@@ -1,14 +1,14 @@
 //! Text that must not be committed: unfinished code, disabled tests, unresolved merges, bad prose.
 //!
 //! Clippy finds some of it too, but only in code that is compiled here; this step reads every file.
-//! The rules for comments and Markdown are in [`prose`].
+//! The rules for comments and Markdown are in [`prose`], those for source files in [`names`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::prose;
+use crate::{names, prose};
 
 /// A forbidden word, the files it applies to, and the reason.
 struct Forbidden {
@@ -42,6 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         let path = file.to_string_lossy();
         findings.extend(find(&path, &text));
         findings.extend(prose::find(&path, &text));
+        findings.extend(names::find(&path, &text));
     }
     ensure!(findings.is_empty(), "{}", findings.join("\n"));
     println!("{} files checked", files.len());

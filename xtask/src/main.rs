@@ -12,6 +12,7 @@ mod architecture;
 mod deny;
 mod edges;
 mod hygiene;
+mod names;
 mod prose;
 mod toolchain;
 

@@ -28,13 +28,32 @@ const WORDS: [&str; 8] = [
 ];
 
 /// First words of a doc comment that make no sense where rustdoc shows the sentence alone.
-const OPENINGS: [&str; 8] =
-    ["It ", "Its ", "Who ", "Whose ", "What ", "The same", "Likewise", "They "];
+const OPENINGS: [&str; 19] = [
+    "It ",
+    "Its ",
+    "Who ",
+    "Whose ",
+    "What ",
+    "The same",
+    "Does the same",
+    "Likewise",
+    "They ",
+    "Also ",
+    "Otherwise ",
+    "How ",
+    "Why ",
+    "Which ",
+    "Where ",
+    "When ",
+    "Their ",
+    "Those ",
+    "From the ",
+];
 
 /// Files in which a forbidden word is quoted on purpose, with the word.
 const ALLOWED: [(&str, &str); 0] = [];
 
-/// How comments are marked in a file.
+/// The marks of comments in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Syntax {
     /// `//`, also behind code.
@@ -46,14 +65,18 @@ enum Syntax {
 }
 
 impl Syntax {
-    fn of(path: &Path) -> Option<Syntax> {
+    fn of(path: &Path, text: &str) -> Option<Syntax> {
         let name = path.file_name()?.to_str()?;
         let ending = name.rsplit_once('.').map_or(name, |(_, ending)| ending);
         match ending {
             "rs" => Some(Syntax::Slashes { is_rust: true }),
-            "go" | "proto" | "java" | "js" | "mjs" => Some(Syntax::Slashes { is_rust: false }),
-            "toml" | "py" | "sh" | "yml" | "yaml" | "run" => Some(Syntax::Hash),
+            "go" | "proto" | "java" | "js" | "mjs" | "c" => {
+                Some(Syntax::Slashes { is_rust: false })
+            }
+            "toml" | "py" | "sh" | "yml" | "yaml" | "txt" => Some(Syntax::Hash),
             "md" => Some(Syntax::Markdown),
+            // A script, such as `interop/run`.
+            _ if !name.contains('.') && text.starts_with("#!") => Some(Syntax::Hash),
             _ => None,
         }
     }
@@ -64,10 +87,16 @@ impl Syntax {
         match self {
             Syntax::Slashes { .. } if text.starts_with("//") => Some(text),
             Syntax::Slashes { .. } => trailing_comment(line),
-            Syntax::Hash => text.starts_with('#').then_some(text),
+            Syntax::Hash if text.starts_with('#') => Some(text),
+            Syntax::Hash => lint_reason(line),
             Syntax::Markdown => Some(text),
         }
     }
+}
+
+/// The reason that a lint prints, in the configuration of clippy.
+fn lint_reason(line: &str) -> Option<&str> {
+    line.split_once("reason = \"").map(|(_, reason)| reason)
 }
 
 /// The comment behind code. A `//` inside a string literal does not count.
@@ -79,7 +108,7 @@ fn trailing_comment(line: &str) -> Option<&str> {
 
 /// Lists the violations in one file, as `path:line: rule`.
 pub(crate) fn find(path: &str, text: &str) -> Vec<String> {
-    let Some(syntax) = Syntax::of(Path::new(path)) else { return Vec::new() };
+    let Some(syntax) = Syntax::of(Path::new(path), text) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut in_block = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -150,6 +179,16 @@ mod tests {
         assert_eq!(find("src/a.rs", &text), ["src/a.rs:1: wider than 100 columns"]);
         assert_eq!(find("a.toml", &format!("# {wide}\n")).len(), 1);
         assert!(find("a.bin", &wide).is_empty());
+    }
+
+    #[test]
+    fn scripts_lists_and_reasons_of_lints_are_read() {
+        let comment = format!("# for {WORD}\n");
+        assert_eq!(find("a/run", &format!("#!/bin/sh\n{comment}")).len(), 1);
+        assert!(find("a/data", &comment).is_empty(), "not a script");
+        assert_eq!(find("requirements.txt", &comment).len(), 1);
+        let reason = format!("{{ path = \"a\", reason = \"{WORD} waits\" }}\n");
+        assert_eq!(find("clippy.toml", &reason).len(), 1);
     }
 
     #[test]

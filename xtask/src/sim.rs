@@ -10,9 +10,11 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 
 /// The test that simulates clusters of the consensus core.
-const RAFT_CLUSTERS: &str = "random_clusters_stay_safe_and_heal";
+const RAFT_CLUSTERS: &str = "random_clusters_keep_all_invariants_and_recover";
+/// The tests of power cuts and failing disks: parts of names, and modules of the tests of `server`.
+const CRASH_TESTS: [&str; 3] = ["power_cut", "power::", "faults::"];
 /// The test that simulates clusters of whole members.
-const STORIES: &str = "scenarios_pass";
+const SCENARIOS: &str = "scenarios_pass";
 
 /// The seeds to simulate; absent values leave the test's default.
 #[derive(Debug, Default, PartialEq)]
@@ -38,7 +40,8 @@ impl Options {
 /// Simulates whole clusters on all cores, and returns the exit code. A failing seed does not stop
 /// the others.
 pub(crate) fn clusters(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let test = ["test", "--release", "-p", "sim", "--test", "suite", "--", "--nocapture", STORIES];
+    let test =
+        ["test", "--release", "-p", "sim", "--test", "suite", "--", "--nocapture", SCENARIOS];
     let (seeds, from) =
         (options.seeds.map(|it| it.to_string()), options.from.map(|it| it.to_string()));
     let seeds = seeds.iter().map(|it| ("BOWLINE_SIM_SEEDS", it.as_str()));
@@ -80,8 +83,9 @@ pub(crate) fn crash(workspace: &Workspace, seeds: Option<u64>) -> Result<ExitCod
         "-p",
         "server",
         "--tests",
-        "power_cut",
+        "--",
     ];
+    let test = [&test[..], &CRASH_TESTS].concat();
     let seeds = seeds.map(|seeds| seeds.to_string());
     let variables: Vec<(&str, &str)> =
         seeds.iter().map(|seeds| ("BOWLINE_CRASH_SEEDS", seeds.as_str())).collect();
@@ -98,6 +102,23 @@ fn exit_code(workspace: &Workspace, test: &[&str], variables: &[(&str, &str)]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Cargo succeeds if a filter matches no test, so a stale name would simulate nothing.
+    #[test]
+    fn the_named_tests_exist() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        for (file, test) in [
+            ("raft/tests/simulation/main.rs", RAFT_CLUSTERS),
+            ("sim/tests/suite/scenarios.rs", SCENARIOS),
+        ] {
+            let source = std::fs::read_to_string(crates.join(file)).unwrap();
+            assert!(source.contains(&format!("fn {test}()")), "{file} has no test {test}");
+        }
+        for module in CRASH_TESTS.iter().filter_map(|name| name.strip_suffix("::")) {
+            let file = crates.join(format!("server/tests/stages/{module}.rs"));
+            assert!(file.exists(), "there is no {}", file.display());
+        }
+    }
 
     #[test]
     fn options_are_passed_in_the_environment() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 /// The root of the workspace and the cargo to run there.
 pub(crate) struct Workspace {
-    /// The folder of the root manifest.
+    /// The directory of the root manifest.
     pub(crate) root: PathBuf,
     cargo: OsString,
 }
@@ -19,7 +19,8 @@ impl Workspace {
         // Cargo sets both variables; the fallbacks serve a direct call of the binary.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        let root = Path::new(&manifest).parent().context("xtask has no parent folder")?.to_owned();
+        let root =
+            Path::new(&manifest).parent().context("xtask has no parent directory")?.to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Ok(Workspace { root, cargo })
     }

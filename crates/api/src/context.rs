@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use grpc::{Reply, Status};
 use http::HeaderMap;
 use net::{Connection, SendBudget};
 use proto::etcdserverpb::ResponseHeader;
@@ -19,7 +20,7 @@ pub(crate) type Requests<B, Q> = grpc::Requests<B, Q, MethodMetrics>;
 pub(crate) type Replies = grpc::Replies<MethodMetrics>;
 
 /// The context of a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     shared: Arc<Shared>,
     /// The credentials of the caller.
@@ -53,6 +54,26 @@ impl Context {
     /// The state that all calls share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Returns a reply that may be sent now. While too many bytes of all connections are unread, a
+    /// long one is dropped: returns none when there is room to build it again. `request_bytes` are
+    /// kept until then.
+    ///
+    /// # Errors
+    /// Too many requests wait.
+    pub(crate) async fn keep_if_room<R: Reply>(
+        &self,
+        request_bytes: usize,
+        reply: R,
+    ) -> Result<Option<R>, Status> {
+        if !self.send_budget.must_wait_with(reply.size_hint()) {
+            return Ok(Some(reply));
+        }
+        drop(reply);
+        let (budget, room) = (self.shared.transport.receive_budget(), &self.send_budget);
+        budget.count_while(request_bytes, room.wait_for_room()).await?;
+        Ok(None)
     }
 
     /// Creates the header of a response at a revision.

@@ -24,9 +24,9 @@ pub(crate) const GATEWAY_ACCEPT: HeaderName = HeaderName::from_static("grpcgatew
 const BEARER: &str = "Bearer ";
 
 /// The metadata of a call that etcd's interceptors read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Metadata {
-    /// Whether the client wants no answer from a member without a leader.
+    /// Whether the client requires a leader (`hasleader: true`).
     needs_leader: bool,
     /// The API version of the client; an error if it is not UTF-8.
     version: Result<Option<Box<str>>, Canonical>,

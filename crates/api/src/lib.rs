@@ -12,12 +12,11 @@
 //!
 //! Shared by the services: `methods` (the table of RPCs), `interceptor` (the check before a
 //! handler), `context` (the handler's argument beside the request), [`errors`] (etcd's error
-//! table), `validate` (checks of requests about keys), `decode` (etcd's tolerance of mistyped
-//! fields) and `observe` (metrics, log lines and spans of calls).
+//! table), `validate` (checks of requests about keys) and `observe` (metrics, log lines and spans
+//! of calls).
 
 mod body;
 mod context;
-mod decode;
 mod drain;
 pub mod errors;
 mod interceptor;

@@ -137,4 +137,11 @@ mod tests {
         assert_eq!(table().find("/etcdserverpb.KV/Rang"), None);
         assert_eq!((METHODS.len(), RPCS.len()), (52, 52), "etcd has 52 methods");
     }
+
+    #[test]
+    fn every_method_has_a_shape() {
+        for method in METHODS {
+            assert!(proto::shape::request(method.path).is_some(), "{}", method.path);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Routes a request to gRPC, the JSON gateway or HTTP.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -9,8 +10,8 @@ use grpc::RequestBody;
 use http_body::Body as _;
 use net::Connection;
 
-use crate::body::Body;
-use crate::drain::drain;
+use crate::body::{Body, GrpcResponse};
+use crate::drain::{collect, drain_before};
 use crate::gateway::{AfterMessage, Gateway, websocket};
 use crate::http::{self, Http, Member, Surface};
 use crate::services::Grpc;
@@ -26,6 +27,13 @@ pub struct Api<M> {
     http: Arc<Http<M>>,
 }
 
+/// The response to a request, by the part that answers it. Both are boxed, so that the future of a
+/// request is small while it moves from hyper to its task.
+enum Routed<'a> {
+    Grpc(GrpcResponse<'a>),
+    Http(Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>),
+}
+
 impl<M: Member> Api<M> {
     /// Creates the handler of a kind of port.
     pub fn new(surface: Surface, grpc: Grpc, http: Arc<Http<M>>) -> Api<M> {
@@ -33,24 +41,41 @@ impl<M: Member> Api<M> {
     }
 
     /// Answers a request.
-    pub async fn call<B: RequestBody>(
+    pub fn call<'a, B: RequestBody>(
+        &'a self,
+        connection: &'a Connection,
+        request: Request<B>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'a {
+        let is_grpc = self.is_grpc(connection, &request);
+        let response = match (is_grpc, self.is_behind_web_server(connection)) {
+            (true, false) => Routed::Grpc(self.grpc.dispatch(connection, request)),
+            (true, true) => Routed::Grpc(self.grpc.dispatch_by_web(connection, request)),
+            (false, _) => Routed::Http(Box::pin(self.call_http(connection, request))),
+        };
+        async move {
+            match response {
+                Routed::Grpc(response) => response.await.map(Body::from),
+                Routed::Http(response) => response.await,
+            }
+        }
+    }
+
+    /// Answers a request that is not a gRPC call.
+    async fn call_http<B: RequestBody>(
         &self,
         connection: &Connection,
         request: Request<B>,
     ) -> Response<Body> {
-        if self.is_grpc(connection, &request) {
-            return match self.is_behind_web_server(connection) {
-                true => self.grpc.call_by_web(connection, request).await,
-                false => self.grpc.call(connection, request).await,
-            };
-        }
         let (head, body) = request.into_parts();
         match self.http.gateway_path(self.surface, &head) {
             Some(path) => self.json(connection, &path, &head, body).await,
             None => {
-                let response = self.http.call(self.surface, connection.tls, &head).await;
-                drain(body).await;
-                response.map(Body::from)
+                let (surface, tls) = (self.surface, connection.tls);
+                let bytes_max = self.http.body_bytes_max(surface, &head);
+                let (content, rest) = collect(body, bytes_max).await;
+                let mut response = self.http.call(surface, tls, &head, &content).await;
+                drain_before(&head, rest, &mut response).await;
+                Body::of_response(response)
             }
         }
     }

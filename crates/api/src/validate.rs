@@ -11,10 +11,6 @@ use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest};
 
-/// The greatest depth of nested transactions. Entries nested deeper than fifty could not be
-/// decoded; etcd bounds only the number of operations.
-const TXN_DEPTH_MAX: usize = 45;
-
 /// The reason why a request is invalid. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidRequest {
@@ -30,7 +26,7 @@ pub(crate) enum InvalidRequest {
     /// `ignore_lease` is set together with a lease.
     #[error("etcdserver: lease is provided")]
     LeaseProvided,
-    /// A transaction has too many operations, or is nested too deeply.
+    /// A transaction has too many operations.
     #[error("etcdserver: too many operations in txn request")]
     TooManyOps,
     /// A transaction changes a key twice.
@@ -83,7 +79,7 @@ pub(crate) fn delete_range(request: &DeleteRangeRequest) -> Result<(), InvalidRe
 
 /// Validates a transaction with all nested ones.
 pub(crate) fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), InvalidRequest> {
-    check_txn(request, ops_max, TXN_DEPTH_MAX)?;
+    check_txn(request, ops_max)?;
     changed_keys(&request.success)?;
     changed_keys(&request.failure)?;
     Ok(())
@@ -94,21 +90,21 @@ fn check_key(key: &[u8]) -> Result<(), InvalidRequest> {
 }
 
 /// The longest list of operations counts against the limit; nested transactions share the rest.
-fn check_txn(request: &TxnRequest, ops_max: usize, depth_max: usize) -> Result<(), InvalidRequest> {
+/// Recursion is safe: see [`proto::nested`].
+fn check_txn(request: &TxnRequest, ops_max: usize) -> Result<(), InvalidRequest> {
     let TxnRequest { compare, success, failure } = request;
     let ops = compare.len().max(success.len()).max(failure.len());
     let left = ops_max.checked_sub(ops).ok_or(InvalidRequest::TooManyOps)?;
-    let deeper = depth_max.checked_sub(1).ok_or(InvalidRequest::TooManyOps)?;
     compare.iter().try_for_each(|compare| check_key(&compare.key))?;
-    success.iter().chain(failure).try_for_each(|op| check_op(op, left, deeper))
+    success.iter().chain(failure).try_for_each(|op| check_op(op, left))
 }
 
-fn check_op(op: &RequestOp, ops_max: usize, depth_max: usize) -> Result<(), InvalidRequest> {
+fn check_op(op: &RequestOp, ops_max: usize) -> Result<(), InvalidRequest> {
     match &op.request {
         Some(Request::RequestRange(request)) => range(request),
         Some(Request::RequestPut(request)) => put(request),
         Some(Request::RequestDeleteRange(request)) => delete_range(request),
-        Some(Request::RequestTxn(request)) => check_txn(request, ops_max, depth_max),
+        Some(Request::RequestTxn(request)) => check_txn(request, ops_max),
         None => Err(InvalidRequest::EmptyOp),
     }
 }

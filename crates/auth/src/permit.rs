@@ -26,8 +26,8 @@ use proto::command::Command;
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    AlarmRequest, DeleteRangeRequest, LeaseTimeToLiveRequest, PutRequest, RangeRequest, RequestOp,
-    TxnRequest, WatchCreateRequest,
+    AlarmRequest, DeleteRangeRequest, LeaseTimeToLiveRequest, PutRequest, RangeRequest,
+    RequestHeader, RequestOp, TxnRequest, WatchCreateRequest,
 };
 use types::LeaseId;
 
@@ -46,6 +46,16 @@ pub trait LeaseKeys {
 }
 
 impl AuthStore {
+    /// Checks a command of the log when it is applied, for the user in its header.
+    pub fn check_entry(
+        &self,
+        header: Option<&RequestHeader>,
+        command: &Command,
+        leases: &dyn LeaseKeys,
+    ) -> Result<(), Error> {
+        self.check_apply(&AuthInfo::from_header(header), command, leases)
+    }
+
     /// Checks a command of the log when it is applied.
     pub fn check_apply(
         &self,

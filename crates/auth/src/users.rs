@@ -26,11 +26,11 @@ impl AuthState {
         }
         // Options are always stored: only users from before options existed have none.
         let options = request.options.unwrap_or_default();
-        let given =
+        let request_password =
             RequestPassword { password: &request.password, hashed: &request.hashed_password };
         let user = User {
             name: Bytes::from(request.name.clone()),
-            password: self.password_for(&request.name, Some(&options), &given)?,
+            password: self.password_for(&request.name, Some(&options), &request_password)?,
             roles: Vec::new(),
             options: Some(options),
         };
@@ -59,9 +59,10 @@ impl AuthState {
         request: &AuthUserChangePasswordRequest,
     ) -> Result<(), Error> {
         let mut user = self.user(&request.name).ok_or(Error::UserNotFound)?.clone();
-        let given =
+        let request_password =
             RequestPassword { password: &request.password, hashed: &request.hashed_password };
-        user.password = self.password_for(&request.name, user.options.as_ref(), &given)?;
+        user.password =
+            self.password_for(&request.name, user.options.as_ref(), &request_password)?;
         self.put_user(tx, user)?;
         self.next_revision(tx);
         Ok(())
@@ -111,16 +112,17 @@ impl AuthState {
         &self,
         name: &str,
         options: Option<&UserAddOptions>,
-        given: &RequestPassword<'_>,
+        request_password: &RequestPassword<'_>,
     ) -> Result<Bytes, Error> {
         if options.is_some_and(|options| options.no_password) {
             return Ok(Bytes::new());
         }
-        if given.password.is_empty() || !given.hashed.is_empty() {
-            return password::decode(given.hashed).ok_or(Error::NoPasswordUser);
+        if request_password.password.is_empty() || !request_password.hashed.is_empty() {
+            return password::decode(request_password.hashed).ok_or(Error::NoPasswordUser);
         }
         // An entry from before 3.5, when members hashed passwords while applying.
-        password::hash_at_apply(name, self.revision, given.password).ok_or(Error::NoPasswordUser)
+        password::hash_at_apply(name, self.revision, request_password.password)
+            .ok_or(Error::NoPasswordUser)
     }
 }
 

@@ -205,7 +205,7 @@ impl Backend {
     /// with its quota.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.shared.db.snapshot().size()
+        self.shared.layers().snapshot.size()
     }
 
     /// Bytes of the pages in use.

@@ -9,6 +9,7 @@ use crate::batch::{Batch, BatchSize, Sequence};
 use crate::error::CommitError;
 use crate::layers::Layers;
 use crate::schema::Bucket;
+use bolt::CommitPhases;
 use failpoint::failpoint;
 use parking_lot::{MutexGuard, RwLock};
 
@@ -30,6 +31,8 @@ pub struct CommitReport {
     pub load: BatchSize,
     /// Duration of the commit.
     pub took: Duration,
+    /// Durations of its phases within the file.
+    pub phases: CommitPhases,
 }
 
 impl Committer {
@@ -92,16 +95,17 @@ fn commit(
     _turn: &MutexGuard<'_, ()>,
 ) -> Result<Option<CommitReport>, CommitError> {
     shared.progress().check()?;
+    failpoint!("commitBeforePreCommitHook");
     let Some(frozen) = freeze(shared) else { return Ok(None) };
+    failpoint!("commitAfterPreCommitHook");
     let batch = frozen.read();
     let started = shared.clock.monotonic();
-    if let Err(error) = write(&shared.db, &batch) {
+    let phases = write(&shared.db, &batch, &|| shared.clock.monotonic()).inspect_err(|error| {
         tracing::error!(%error, "commit failed; writes are refused until the member is restarted");
         shared.poison(error.to_string());
-        return Err(error);
-    }
+    })?;
     let took = shared.clock.monotonic().saturating_sub(started);
-    let committed = CommitReport { sequence: batch.newest, load: batch.load, took };
+    let committed = CommitReport { sequence: batch.newest, load: batch.load, took, phases };
     drop(batch);
     publish(shared, committed);
     shared.observers.notify(&committed);
@@ -159,7 +163,11 @@ fn freeze(shared: &BackendShared) -> Option<Arc<RwLock<Batch>>> {
 }
 
 /// Writes the batch as one transaction of the file, bucket by bucket, in key order.
-fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
+fn write(
+    db: &bolt::Db,
+    batch: &Batch,
+    now: &dyn Fn() -> Duration,
+) -> Result<CommitPhases, CommitError> {
     failpoint!("beforeStartDBTxn");
     let mut tx = db.write()?;
     failpoint!("afterStartDBTxn");
@@ -175,9 +183,9 @@ fn write(db: &bolt::Db, batch: &Batch) -> Result<(), CommitError> {
         }
     }
     failpoint!("beforeCommit");
-    tx.commit()?;
+    let (_, phases) = tx.commit_timed(now)?;
     failpoint!("afterCommit");
-    Ok(())
+    Ok(phases)
 }
 
 /// Switches readers to the file that replaced the old one, with the same content.

@@ -47,20 +47,6 @@ impl ReadError {
     }
 }
 
-/// Reason why a pair cannot be put. The texts are bbolt's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PutError {
-    /// A key must not be empty.
-    #[error("key required")]
-    KeyRequired,
-    /// A key may have at most [`bolt::KEY_MAX`] bytes.
-    #[error("key too large")]
-    KeyTooLarge,
-    /// A value may have at most [`bolt::VALUE_MAX`] bytes.
-    #[error("value too large")]
-    ValueTooLarge,
-}
-
 /// Reason why pending writes are not in the file.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
@@ -114,6 +100,15 @@ pub enum DefragmentError {
     /// The file could not be rewritten.
     #[error(transparent)]
     Defrag(#[from] bolt::DefragError),
+}
+
+impl DefragmentError {
+    /// Returns whether another file replaces this one: see
+    /// [`Backend::mark_replaced`](crate::Backend::mark_replaced).
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, DefragmentError::Defrag(bolt::DefragError::Ended))
+    }
 }
 
 /// Reason why the database could not be closed.

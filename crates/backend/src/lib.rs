@@ -68,6 +68,7 @@ mod tx;
 
 pub use backend::{Backend, Stats};
 pub use batch::{BatchSize, Sequence};
+pub use bolt::PutError;
 pub use bolt::{CorruptPage, OpenError as FileError, Snapshot as FileSnapshot};
 pub use commit::{CommitObserver, CommitReport, Committer};
 pub use config::{
@@ -75,8 +76,7 @@ pub use config::{
     PENDING_BYTES_MAX_DEFAULT,
 };
 pub use error::{
-    CloseError, CommitError, DefragmentError, HashError, OpenError, PutError, ReadError,
-    SnapshotError,
+    CloseError, CommitError, DefragmentError, HashError, OpenError, ReadError, SnapshotError,
 };
 pub use layers::View;
 pub use range::Range;

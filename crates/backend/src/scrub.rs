@@ -150,6 +150,7 @@ fn note(backend: &Backend, report: &ScrubReport) {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use testkit::waiting::TIMEOUT;
 
     #[test]
     fn the_callback_runs_after_a_panic_and_not_after_a_stop() {
@@ -157,7 +158,8 @@ mod tests {
         let panicked = move |panic: &str| sender.send(panic.to_owned()).unwrap();
         let page = 7;
         let thread = ScrubThread::spawn_work(move |_| panic!("page {page}"), panicked).unwrap();
-        assert_eq!(receiver.recv().unwrap(), "page 7");
+        let panic = receiver.recv_timeout(TIMEOUT).expect("timed out waiting for the callback");
+        assert_eq!(panic, "page 7");
         thread.stop();
 
         let waits = |stop: &StopSignal| assert!(stop.wait(Duration::from_secs(1_000_000)));

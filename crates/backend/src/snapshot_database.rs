@@ -20,7 +20,8 @@ pub fn check_snapshot_database(
     path: &Path,
     config: &Config,
 ) -> Result<(Index, Term), OpenError> {
-    let options = bolt::Options { read_only: true, checksums: false, ..config.bolt.clone() };
+    let bolt = config.bolt.clone();
+    let options = bolt::Options { read_only: true, checksums: false, mlock: false, ..bolt };
     let snapshot = bolt::Db::open(disk, clock, path, options)?.snapshot();
     snapshot.check_reachable().map_err(ReadError::from)?;
     Ok(meta::applied(&View::of_file(snapshot))?)

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bolt::{CorruptPage, KEY_MAX, VALUE_MAX};
+use bolt::{CorruptPage, PutError};
 use bytes::Bytes;
 use failpoint::failpoint;
 use parking_lot::MutexGuard;
@@ -11,7 +11,7 @@ use types::{Index, Term};
 
 use crate::backend::{AppliedPosition, BackendShared};
 use crate::batch::{Sequence, TxChanges};
-use crate::error::{CommitError, PutError};
+use crate::error::CommitError;
 use crate::layers::Layers;
 use crate::range::{Range, RangeSource};
 use crate::read::{Read, Value};
@@ -54,15 +54,7 @@ impl<'b> Tx<'b> {
         value: impl Into<Bytes>,
     ) -> Result<(), PutError> {
         let (key, value) = (key.into(), value.into());
-        if key.is_empty() {
-            return Err(PutError::KeyRequired);
-        }
-        if key.len() > KEY_MAX {
-            return Err(PutError::KeyTooLarge);
-        }
-        if value.len() > VALUE_MAX {
-            return Err(PutError::ValueTooLarge);
-        }
+        PutError::check(&key, &value)?;
         self.changes.set(bucket, key, Some(value), 1);
         Ok(())
     }
@@ -86,6 +78,16 @@ impl<'b> Tx<'b> {
         let AppliedPosition { index: before, .. } = self.applied;
         assert!(index >= before, "applied index goes back from {before} to {index}");
         self.force_applied(index, term);
+    }
+
+    /// Sets the index and term of the last applied entry, unless that entry was applied before.
+    /// Returns whether it was set.
+    pub fn advance_applied(&mut self, index: Index, term: Term) -> bool {
+        let is_new = index > self.applied.index;
+        if is_new {
+            self.force_applied(index, term);
+        }
+        is_new
     }
 
     /// Sets the index and term of the last applied entry, forward or back: for a database that

@@ -95,11 +95,11 @@ impl Run {
     /// Runs until the end or the first error.
     fn new(disk: &SimDisk, steps: &[Step]) -> (Run, Result<(), DiskFailed>) {
         let mut run = Run { states: vec![State::new()], durable: 0, base: 0, backend: None };
-        let outcome = run.go(disk, steps);
+        let outcome = run.run_steps(disk, steps);
         (run, outcome)
     }
 
-    fn go(&mut self, disk: &SimDisk, steps: &[Step]) -> Result<(), DiskFailed> {
+    fn run_steps(&mut self, disk: &SimDisk, steps: &[Step]) -> Result<(), DiskFailed> {
         self.restart(disk)?;
         for step in steps {
             self.step(disk, step)?;
@@ -195,7 +195,7 @@ impl Run {
     }
 
     /// Checks the state that is left, and continues from there.
-    fn check_left(&mut self, disk: &SimDisk, go_on: bool) {
+    fn check_left(&mut self, disk: &SimDisk, writes_again: bool) {
         self.backend = None;
         let backend = open(disk).unwrap();
         let index = self.found(&backend.view());
@@ -205,7 +205,7 @@ impl Run {
             self.durable
         );
         assert_eq!(backend.snapshot().unwrap().check(), []);
-        if go_on {
+        if writes_again {
             let mut tx = backend.begin();
             tx.put(Bucket::Alarm, "after", "all").unwrap();
             tx.set_applied(Index(index as u64 + 1), Term(4));

@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
         self.restart();
         self.guarded(|cursor| {
             cursor.descend(cursor.tree.root, End::First)?;
-            cursor.settle(End::First)
+            cursor.current_or_advance(End::First)
         })
     }
 
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         self.restart();
         self.guarded(|cursor| {
             cursor.descend(cursor.tree.root, End::Last)?;
-            cursor.settle(End::Last)
+            cursor.current_or_advance(End::Last)
         })
     }
 
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
             if view.is_leaf() {
                 let (index, _) = self.tree.at_page(&view, view.search(key))?;
                 self.set_position(view, index);
-                return self.settle(End::First);
+                return self.current_or_advance(End::First);
             }
             let index = self.tree.at_page(&view, view.search_child(key))?;
             self.above.push((view, index));
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
             return self.first();
         }
         self.index = self.index.wrapping_add(1);
-        self.guarded(|cursor| cursor.settle(End::First))
+        self.guarded(|cursor| cursor.current_or_advance(End::First))
     }
 
     /// Moves to the previous item. Returns `None` from before the first item.
@@ -174,7 +174,7 @@ impl<'a> Cursor<'a> {
             return Ok(None);
         }
         self.index = self.index.min(self.count).wrapping_sub(1);
-        self.guarded(|cursor| cursor.settle(End::Last))
+        self.guarded(|cursor| cursor.current_or_advance(End::Last))
     }
 
     /// Returns an iterator over all items after the current one.
@@ -185,7 +185,7 @@ impl<'a> Cursor<'a> {
     /// Returns the current item. If the position is outside the leaf, moves on to the next
     /// non-empty leaf, away from the `from` end. At the end of the tree, stays in the last leaf,
     /// outside its items.
-    fn settle(&mut self, from: End) -> Result<Option<Item<'a>>, CorruptPage> {
+    fn current_or_advance(&mut self, from: End) -> Result<Option<Item<'a>>, CorruptPage> {
         if self.heading != from {
             self.heading = from;
             self.entered = 0;

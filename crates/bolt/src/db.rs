@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use env::{Clock, Disk, File};
+use env::{Clock, Disk, File, Map};
 use parking_lot::{Mutex, RwLock};
 
 use crate::checksums::Checksums;
@@ -40,6 +40,8 @@ pub struct Options {
     pub checksums: bool,
     /// Syncs each commit. Without it, a power cut may leave a file that cannot be opened.
     pub sync: bool,
+    /// Locks the file in physical memory, so that reading it never waits for the disk.
+    pub mlock: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             grow_bytes: GROW_BYTES_DEFAULT,
             checksums: false,
             sync: true,
+            mlock: false,
         }
     }
 }
@@ -64,7 +67,7 @@ pub struct Db {
     options: Options,
     /// The newest committed state. Locked only while the `Arc` is cloned or replaced.
     current: RwLock<Arc<CommittedState>>,
-    // A std mutex: its poisoning tells that a transaction panicked (see `lock_writer`).
+    // A std mutex: poisoning records that a transaction panicked (see `lock_writer`).
     pub(crate) writer: std::sync::Mutex<Writer>,
     /// Held during a defragmentation.
     pub(crate) defrag: Mutex<()>,
@@ -216,7 +219,33 @@ impl Db {
 
     /// Replaces the state that readers get.
     pub(crate) fn replace(&self, state: CommittedState) {
+        if self.options.mlock {
+            self.lock_in_memory(&state.map);
+        }
         *self.current.write() = Arc::new(state);
+    }
+}
+
+impl Db {
+    /// Locks a map that replaces the current one. If the system refuses, the database stays usable
+    /// without the lock: all members reach the same size at about the same time and would otherwise
+    /// stop together.
+    fn lock_in_memory(&self, map: &Map) {
+        let old = &self.state().map;
+        let locked = if map.same_memory(old) {
+            map.lock(old.len())
+        } else {
+            old.unlock();
+            map.lock(0)
+        };
+        if let Err(error) = locked {
+            tracing::error!(
+                path = %self.path.display(),
+                file_size = map.len(),
+                %error,
+                "mlock failed; pages of the database may be swapped out or dropped from memory"
+            );
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::page::PageId;
+use crate::write::{KEY_MAX, VALUE_MAX};
 
 /// Reason why a file could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,21 @@ pub enum OpenError {
     Empty {
         /// The file.
         path: PathBuf,
+    },
+    /// The file cannot be locked in memory.
+    #[error(
+        "{}: mlock error: {}; the file has {file_len} bytes: raise the limit of locked memory (RLIMIT_MEMLOCK, \
+         ulimit -l, LimitMEMLOCK) beyond that, or do without",
+        path.display(),
+        gocompat::os_error_text(error)
+    )]
+    Mlock {
+        /// The file.
+        path: PathBuf,
+        /// The size of the file.
+        file_len: u64,
+        /// The error of the operating system.
+        error: io::Error,
     },
     /// The page size option is invalid.
     #[error("page size {0} is not a power of two between 1 KiB and 16 MiB")]
@@ -123,18 +139,41 @@ pub enum Error {
     /// Buckets can be nested at most [`NESTING_MAX`](crate::NESTING_MAX) deep.
     #[error("bucket nested too deeply")]
     BucketTooDeep,
-    /// A key must not be empty.
-    #[error("key required")]
-    KeyRequired,
-    /// A key may have at most [`KEY_MAX`](crate::KEY_MAX) bytes.
-    #[error("key too large")]
-    KeyTooLarge,
-    /// A value may have at most [`VALUE_MAX`](crate::VALUE_MAX) bytes.
-    #[error("value too large")]
-    ValueTooLarge,
+    /// The sizes of the pair are out of bounds.
+    #[error(transparent)]
+    Put(#[from] PutError),
     /// The key holds a value where a bucket is expected, or a bucket where a value is expected.
     #[error("incompatible value")]
     IncompatibleValue,
+}
+
+/// Reason why a pair cannot be put. The texts are bbolt's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// A key must not be empty.
+    #[error("key required")]
+    KeyRequired,
+    /// A key may have at most [`KEY_MAX`] bytes.
+    #[error("key too large")]
+    KeyTooLarge,
+    /// A value may have at most [`VALUE_MAX`] bytes.
+    #[error("value too large")]
+    ValueTooLarge,
+}
+
+impl PutError {
+    /// Checks the sizes of a pair.
+    ///
+    /// # Errors
+    /// The first bound that it exceeds.
+    pub fn check(key: &[u8], value: &[u8]) -> Result<(), PutError> {
+        match (key.len(), value.len()) {
+            (0, _) => Err(PutError::KeyRequired),
+            (key, _) if key > KEY_MAX => Err(PutError::KeyTooLarge),
+            (_, value) if value > VALUE_MAX => Err(PutError::ValueTooLarge),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reason why a transaction could not be started or committed. Readers never see the failed
@@ -165,4 +204,21 @@ pub enum CommitError {
         /// The error of the failed commit.
         cause: Arc<str>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "mlock error: cannot allocate memory" is bbolt's text.
+    #[test]
+    fn a_refused_mlock_names_the_limit_to_raise() {
+        let error = io::Error::from_raw_os_error(12);
+        let refused = OpenError::Mlock { path: "db".into(), file_len: 16384, error };
+        assert_eq!(
+            refused.to_string(),
+            "db: mlock error: cannot allocate memory; the file has 16384 bytes: raise the limit of \
+             locked memory (RLIMIT_MEMLOCK, ulimit -l, LimitMEMLOCK) beyond that, or do without"
+        );
+    }
 }

@@ -102,7 +102,7 @@ impl Freelist {
     /// Frees the pages that transactions up to `txid` freed, except pages that a reader needs.
     /// `readers` holds the sorted txids of the states that are read.
     pub(crate) fn release(&mut self, txid: u64, readers: &[u64]) {
-        // Pinned runs stay pinned until one of their readers has gone; new readers need none of
+        // Pinned runs stay pinned until one of their readers was dropped; new readers need none of
         // them.
         let mut candidates = Vec::new();
         if self.readers.iter().any(|reader| readers.binary_search(reader).is_err()) {
@@ -110,7 +110,7 @@ impl Freelist {
         }
         self.readers = readers.to_vec();
         while self.pending.front().is_some_and(|(by, _)| *by <= txid) {
-            let (by, runs) = self.pending.pop_front().expect("was just looked at");
+            let (by, runs) = self.pending.pop_front().expect("front() returned it");
             candidates.extend(runs.into_iter().map(|run| (by, run)));
         }
         for (by, run) in candidates {

@@ -65,8 +65,10 @@ pub use bucket::{Bucket, BucketStats};
 pub use cursor::{Cursor, Item};
 pub use db::{Db, GROW_BYTES_DEFAULT, Options};
 pub use defrag::{Defrag, DefragError, DefragReport, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
-pub use error::{CommitError, CorruptPage, Error, OpenError};
+pub use error::{CommitError, CorruptPage, Error, OpenError, PutError};
 pub use finger::Finger;
 pub use scrub::{Scrub, ScrubReport};
 pub use snapshot::Snapshot;
-pub use write::{BucketMut, FILL_PERCENT_DEFAULT, KEY_MAX, NESTING_MAX, VALUE_MAX, WriteTx};
+pub use write::{
+    BucketMut, CommitPhases, FILL_PERCENT_DEFAULT, KEY_MAX, NESTING_MAX, VALUE_MAX, WriteTx,
+};

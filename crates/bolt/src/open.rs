@@ -47,6 +47,10 @@ pub(crate) fn open(
         return Err(OpenError::Corrupt(CorruptPage::new(&name, slot, reason)));
     }
     let map = map(&*file, file_len).map_err(io("map"))?;
+    if options.mlock {
+        let refuse = |error| OpenError::Mlock { path: path.to_path_buf(), file_len, error };
+        map.lock(0).map_err(refuse)?;
+    }
     let mut state = CommittedState { meta, map, file, path: name, free_pages: 0 };
     let mut freelist = Freelist::default();
     if !options.read_only {

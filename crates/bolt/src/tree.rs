@@ -135,7 +135,7 @@ impl<'a> View<'a> {
             View::Page(page) => page.leaf_element(index),
             View::Node(node, bytes) => match &node.elements {
                 Elements::Leaf(entries) => Ok(entries[index].read(*bytes)),
-                Elements::Branch(_) => Err("branch in addr of a leaf"),
+                Elements::Branch(_) => Err("expected a leaf, found a branch"),
             },
         }
     }
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
             View::Page(page) => Ok(Subtree::Page(page.child(index)?)),
             View::Node(node, _) => match &node.elements {
                 Elements::Branch(branches) => Ok(branches[index].child.subtree()),
-                Elements::Leaf(_) => Err("leaf in addr of a branch"),
+                Elements::Leaf(_) => Err("expected a branch, found a leaf"),
             },
         }
     }

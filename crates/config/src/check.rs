@@ -80,12 +80,12 @@ fn check_cluster(flags: &Flags) -> Result<(), ConfigError> {
     if !["new", "existing"].contains(&flags.initial_cluster_state.as_str()) {
         return Err(ConfigError::ClusterState(flags.initial_cluster_state.clone()));
     }
-    let ways = [
+    let sources = [
         !flags.initial_cluster.is_empty(),
         !flags.discovery_srv.is_empty(),
         !flags.discovery_endpoints.is_empty(),
     ];
-    if ways.iter().filter(|way| **way).count() > 1 {
+    if sources.iter().filter(|source| **source).count() > 1 {
         return Err(ConfigError::BootstrapConflict);
     }
     if flags.discovery_token.is_empty() != flags.discovery_endpoints.is_empty() {
@@ -135,7 +135,7 @@ fn check_gates(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), ConfigErr
     let checkpoints = flags.feature_gates.enabled(Gate::LeaseCheckpoint);
     match flags.feature_gates.enabled(Gate::LeaseCheckpointPersist) {
         true if !checkpoints => return Err(ConfigError::CheckpointPersist),
-        false if checkpoints => notices.push(Notice::CheckpointNotKept),
+        false if checkpoints => notices.push(Notice::CheckpointNotPersisted),
         _ => {}
     }
     Ok(())

@@ -225,7 +225,4 @@ pub enum ConfigError {
         /// The value of the flag.
         value: String,
     },
-    /// Flags that Bowline cannot honour.
-    #[error("{}", .0.join("; "))]
-    Unsupported(Vec<String>),
 }

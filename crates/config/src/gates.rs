@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_later_value_adds_to_an_earlier_one() {
         let mut gates = gates("LeaseCheckpoint=true");
-        gates.set("PriorityRequest=true").expect("valid");
+        gates.set("PriorityRequest=true").expect("a known gate");
         assert!(gates.enabled(Gate::LeaseCheckpoint) && gates.enabled(Gate::PriorityRequest));
     }
 

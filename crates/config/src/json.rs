@@ -14,14 +14,19 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns `cannot unmarshal string into Go struct field T.f of type int`. If a number was wanted,
-/// a number of the wrong kind is printed with its digits.
-pub(crate) fn mismatch(value: &Value, place: &str, wanted: &str, wants_number: bool) -> String {
-    let given = match value {
+/// Returns `cannot unmarshal string into Go struct field T.f of type int`. If a number was
+/// expected, a number of the wrong kind is printed with its digits.
+pub(crate) fn mismatch(
+    value: &Value,
+    target: &str,
+    expected_type: &str,
+    wants_number: bool,
+) -> String {
+    let found = match value {
         Value::Number(number) if wants_number => format!("number {}", digits(number)),
         _ => kind_of(value).to_owned(),
     };
-    format!("cannot unmarshal {given} into Go {place} of type {wanted}")
+    format!("cannot unmarshal {found} into Go {target} of type {expected_type}")
 }
 
 /// Returns an integer if the value is one: `5`, `5.0`, `1e9`.

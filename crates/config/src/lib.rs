@@ -2,17 +2,16 @@
 //!
 //! ```text
 //!     command line ─┐
-//!     environment ──┼─► Flags ───► logging, check ──► resolve ──► unsupported ──► Config
-//!     file ─────────┘   as given   etcd's rules       defaults    our limits      resolved
+//!     environment ──┼─► Flags ───► logging, check ──► resolve ──► Config
+//!     file ─────────┘   as given   etcd's rules       defaults    resolved
 //! ```
 //!
 //! [`parse`] runs these steps. It returns a [`Config`] and the [`Notice`]s for the log, or an
 //! [`Exit`]: texts to print (help, a bad flag) or a refused configuration to log.
 //!
-//! Invariants: a value that etcd 3.7.1 accepts is accepted and means the same; a value that etcd
-//! refuses is refused with etcd's text; a flag that Bowline cannot honour is refused, never ignored
-//! (`unsupported`). Nothing is read from the process: arguments, environment and machine are
-//! arguments of [`parse`]. The only file that is opened is the configuration file.
+//! Invariants: a value that etcd accepts is accepted and means the same; a value that etcd
+//! refuses is refused with etcd's text. Nothing is read from the process: arguments, environment
+//! and machine are arguments of [`parse`]. The only file that is opened is the configuration file.
 //!
 //! The crate opens no sockets and starts no threads. Whether the data directory is empty, and so
 //! whether the initial cluster matters, is up to `node`.
@@ -24,24 +23,25 @@ mod check;
 mod error;
 mod file;
 mod flags;
+mod host_info;
 mod json;
-mod machine;
 mod notice;
 mod parse;
 mod resolve;
 mod resolved;
-mod unsupported;
+mod subcommand;
 
 pub use error::ConfigError;
 pub use flags::Flags;
-pub use flags::help::{BOWLINE_VERSION, ETCD_VERSION};
+pub use flags::help::{BOWLINE_VERSION, GIT_SHA, GO_VERSION};
 pub use gates::FeatureGates;
-pub use machine::{Machine, NoDefaultHost};
+pub use host_info::{HostInfo, NoDefaultHost};
 pub use notice::Notice;
-pub use parse::{Exit, Parsed, notices_without_logs, parse};
+pub use parse::{Command, Exit, Parsed, notices_without_logs, parse, parse_command};
 pub use resolve::tls::Audience;
 pub use resolved::{
     Advertise, Auth, AutoCompaction, AutoTls, Backend, Checks, Client, Cluster, ClusterState,
-    Compaction, Config, Discovery, DiscoveryService, DiscoveryUser, Keepalive, Limits, Listen,
-    Monitoring, Peer, Raft, Tls, Tracing,
+    Compaction, Config, Discovery, DiscoveryFlags, DiscoveryService, DiscoveryUser, FlagValues,
+    Keepalive, Limits, Listen, Monitoring, Peer, ProfilesBy, Raft, Tls, Tracing,
 };
+pub use subcommand::{GatewayFlags, ProxyFlags, ProxyTls, Subcommand};

@@ -57,7 +57,7 @@ pub enum Notice {
     /// There is no separate listener for HTTP.
     SinglePort,
     /// Lease checkpoints are replicated but not persisted.
-    CheckpointNotKept,
+    CheckpointNotPersisted,
     /// The member has the default name.
     DefaultName {
         /// The name.
@@ -106,6 +106,8 @@ pub enum Notice {
         /// The quota.
         bytes: u64,
     },
+    /// The array freelist, of which there is no implementation.
+    ArrayFreelist,
     /// An invalid bcrypt cost.
     BcryptCost {
         /// The given cost.
@@ -196,7 +198,7 @@ impl Notice {
             Self::SinglePort => warn!(
                 "Running http and grpc server on single port. This is not recommended for production."
             ),
-            Self::CheckpointNotKept => warn!(
+            Self::CheckpointNotPersisted => warn!(
                 "Detected that checkpointing is enabled without persistence. \
                  Consider enabling feature gate LeaseCheckpointPersist"
             ),
@@ -236,6 +238,9 @@ impl Notice {
                 quota_maximum_size_bytes = QUOTA_BYTES_RECOMMENDED,
                 quota_maximum_size = human_bytes(QUOTA_BYTES_RECOMMENDED),
                 "quota exceeds the maximum value"
+            ),
+            Self::ArrayFreelist => warn!(
+                "--backend-bbolt-freelist-type=array changes nothing: free pages are always kept by size, as with map"
             ),
             Self::BcryptCost { given } => warn!(
                 min_cost = BCRYPT_COSTS.start(),

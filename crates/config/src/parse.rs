@@ -10,12 +10,13 @@ use crate::file::{self, FileError};
 use crate::flags::args::{self, Stop};
 use crate::flags::environment::Environment;
 use crate::flags::{Flags, help};
-use crate::machine::Machine;
+use crate::host_info::HostInfo;
 use crate::notice::Notice;
 use crate::resolve::logging::log_config;
 use crate::resolved::Config;
+use crate::subcommand::{self, Subcommand};
 use crate::url::list::UniqueUrls;
-use crate::{check, resolve, unsupported};
+use crate::{check, resolve};
 
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,32 @@ impl Exit {
     }
 }
 
+/// The meaning of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Start a member.
+    Member(Box<Parsed>),
+    /// Run a subcommand.
+    Subcommand(Subcommand),
+}
+
+/// Parses a command line: that of a member, or of a subcommand. The first argument is the name of
+/// the program.
+///
+/// # Errors
+/// An [`Exit`] if there is nothing to start: help, the version, or a refused configuration.
+pub fn parse_command(
+    args: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    host_info: &HostInfo,
+) -> Result<Command, Exit> {
+    let session = Session::new(args, environment, host_info)?;
+    match subcommand::parse(session.args.get(1..).unwrap_or_default()) {
+        Some(parsed) => parsed.map(Command::Subcommand),
+        None => Ok(Command::Member(Box::new(session.run()?))),
+    }
+}
+
 /// Parses the configuration of a member. The first argument is the name of the program.
 ///
 /// # Errors
@@ -64,20 +91,9 @@ impl Exit {
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-    machine: &Machine,
+    host_info: &HostInfo,
 ) -> Result<Parsed, Exit> {
-    let mut session = Session {
-        args: Vec::new(),
-        environment: Environment::new(environment),
-        machine,
-        notices: Vec::new(),
-        logs: LogConfig::default(),
-    };
-    session.check_arch()?;
-    session.args = texts(args.into_iter().collect())?;
-    let typed = session.read_args()?;
-    let flags = session.read_rest(typed)?;
-    session.finish(flags)
+    Session::new(args, environment, host_info)?.run()
 }
 
 /// Returns the messages to log instead of `notices` if a log output cannot be opened.
@@ -105,7 +121,7 @@ fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
 struct Session<'a> {
     args: Vec<String>,
     environment: Environment,
-    machine: &'a Machine,
+    host_info: &'a HostInfo,
     notices: Vec<Notice>,
     /// The configuration of logging, as far as it is known.
     logs: LogConfig,
@@ -123,13 +139,36 @@ const DEPRECATED: [(&str, &str); 2] = [
     ),
 ];
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(
+        args: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        host_info: &'a HostInfo,
+    ) -> Result<Session<'a>, Exit> {
+        let mut session = Session {
+            args: Vec::new(),
+            environment: Environment::new(environment),
+            host_info,
+            notices: Vec::new(),
+            logs: LogConfig::default(),
+        };
+        session.check_arch()?;
+        session.args = texts(args.into_iter().collect())?;
+        Ok(session)
+    }
+
+    fn run(mut self) -> Result<Parsed, Exit> {
+        let typed = self.read_args()?;
+        let flags = self.read_rest(typed)?;
+        self.finish(flags)
+    }
+
     fn check_arch(&mut self) -> Result<(), Exit> {
-        if self.machine.is_supported() {
+        if self.host_info.is_supported() {
             return Ok(());
         }
-        let arch = self.machine.arch.to_owned();
-        if self.environment.take_unsupported_arch().as_deref() == Some(self.machine.arch) {
+        let arch = self.host_info.arch.to_owned();
+        if self.environment.take_unsupported_arch().as_deref() == Some(self.host_info.arch) {
             self.notices.push(Notice::ArchAllowed { arch });
             return Ok(());
         }
@@ -139,14 +178,9 @@ impl Session<'_> {
     /// Parses the command line.
     fn read_args(&mut self) -> Result<Flags, Exit> {
         let args = self.args.get(1..).unwrap_or_default();
-        if let Some(name) =
-            args.first().filter(|name| unsupported::SUBCOMMANDS.contains(&name.as_str()))
-        {
-            return Err(printed("", &unsupported::subcommand(name), 1));
-        }
         let mut flags = Flags::new();
         match args::read(&mut flags, args) {
-            Ok(()) if flags.version => Err(printed(&help::version(self.machine), "", 0)),
+            Ok(()) if flags.version => Err(printed(&help::version(self.host_info), "", 0)),
             Ok(()) => Ok(flags),
             Err(Stop::Help) => Err(printed(&help::flags(), help::USAGE, 0)),
             Err(Stop::Usage(text)) => Err(printed("", &format!("{text}\n{}", help::USAGE), 2)),
@@ -157,8 +191,8 @@ impl Session<'_> {
     /// Reads the configuration file if there is one, otherwise the environment, and checks the
     /// flags.
     fn read_rest(&mut self, typed: Flags) -> Result<Flags, Exit> {
-        let given = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
-        let path = given.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
+        let from_flag = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
+        let path = from_flag.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
         match path.map_err(|refusal| self.refuse(refusal))? {
             Some(path) => self.read_file(&path, &typed),
             None => self.read_environment(typed),
@@ -212,26 +246,19 @@ impl Session<'_> {
         }
     }
 
-    /// Resolves the checked flags, and refuses flags that Bowline cannot honour.
+    /// Resolves the checked flags.
     fn finish(mut self, flags: Flags) -> Result<Parsed, Exit> {
         self.note_deprecated(&flags);
         self.note_running();
-        let unsupported = unsupported::check(&flags);
-        match resolve::resolve(flags, self.logs.clone(), self.machine, &mut self.notices) {
+        match resolve::resolve(flags, self.logs.clone(), self.host_info, &mut self.notices) {
             Err(refusal) => Err(self.end_with(Notice::NotStarted(refusal))),
-            Ok(_) if unsupported.is_err() => Err(self.end_unsupported(unsupported)),
             Ok(config) => Ok(Parsed { config, notices: self.notices }),
         }
     }
 
-    fn end_unsupported(&mut self, unsupported: Result<(), ConfigError>) -> Exit {
-        self.notices.extend(unsupported.err().map(Notice::Refused));
-        self.end()
-    }
-
     fn note_deprecated(&mut self, flags: &Flags) {
-        let given = DEPRECATED.iter().filter(|(flag, _)| flags.is_given(flag));
-        self.notices.extend(given.map(|(_, text)| Notice::Deprecated(text)));
+        let deprecated = DEPRECATED.iter().filter(|(flag, _)| flags.is_given(flag));
+        self.notices.extend(deprecated.map(|(_, text)| Notice::Deprecated(text)));
     }
 
     fn note_running(&mut self) {

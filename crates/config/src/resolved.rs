@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gocompat::GoDuration;
 use logging::LogConfig;
 
 use crate::gates::FeatureGates;
@@ -56,6 +57,57 @@ pub struct Config {
     pub gates: FeatureGates,
     /// Do not sync the disk.
     pub unsafe_no_fsync: bool,
+    /// Values as given, for the log.
+    pub flag_values: FlagValues,
+}
+
+/// Values of flags that the rest of the configuration holds in another form, as etcd logs them at
+/// a start. No part of the server depends on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlagValues {
+    /// The architecture, by Go's name.
+    pub arch: &'static str,
+    /// `--snapshot-count`.
+    pub snapshot_count: u64,
+    /// `--snapshot-catchup-entries`.
+    pub snapshot_catchup_entries: u64,
+    /// `--quota-backend-bytes`, with the default instead of zero. Negative is no limit.
+    pub quota_backend_bytes: i64,
+    /// `--auto-compaction-mode`.
+    pub auto_compaction_mode: String,
+    /// `--auto-compaction-retention`. A number of revisions counts as nanoseconds.
+    pub auto_compaction_retention: GoDuration,
+    /// The flags `--discovery-*`.
+    pub discovery: DiscoveryFlags,
+}
+
+/// The flags `--discovery-*`, whether they are used or not, and without secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiscoveryFlags {
+    /// `--discovery-token`.
+    pub token: String,
+    /// `--discovery-endpoints`.
+    pub endpoints: Vec<String>,
+    /// `--discovery-dial-timeout`.
+    pub dial_timeout: GoDuration,
+    /// `--discovery-request-timeout`.
+    pub request_timeout: GoDuration,
+    /// `--discovery-keepalive-time`.
+    pub keepalive_time: GoDuration,
+    /// `--discovery-keepalive-timeout`.
+    pub keepalive_timeout: GoDuration,
+    /// `--discovery-insecure-transport`.
+    pub insecure_transport: bool,
+    /// `--discovery-insecure-skip-tls-verify`.
+    pub insecure_skip_tls_verify: bool,
+    /// `--discovery-cert`.
+    pub cert: String,
+    /// `--discovery-key`, a file name.
+    pub key: String,
+    /// `--discovery-cacert`.
+    pub cacert: String,
+    /// `--discovery-user`, without a password.
+    pub user: String,
 }
 
 /// The listen URLs of a member.
@@ -93,7 +145,7 @@ pub struct Cluster {
     pub token: String,
     /// The initial members, as given. Parsed only if there is no data.
     pub initial: String,
-    /// Where to find the initial members instead of in `initial`.
+    /// The source of the initial members, if it is not `initial`.
     pub discovery: Option<Discovery>,
     /// Restart as the only member of the cluster, with the existing data.
     pub force_new: bool,
@@ -103,7 +155,7 @@ pub struct Cluster {
     pub learners_max: u64,
 }
 
-/// Where to find the members of a new cluster.
+/// The source of the members of a new cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovery {
     /// In DNS SRV records.
@@ -229,6 +281,8 @@ pub struct Backend {
     pub batch_operations: u64,
     /// Defragment at the start if it frees at least this much; `None` is never.
     pub bootstrap_defrag_megabytes: Option<u64>,
+    /// Whether the database is locked in memory.
+    pub mlock: bool,
 }
 
 /// Compaction.
@@ -355,6 +409,17 @@ pub struct Monitoring {
     pub slow_request: Duration,
     /// Distributed tracing; `None` is off.
     pub tracing: Option<Tracing>,
+    /// Profiles; `None` is off.
+    pub profiles: Option<ProfilesBy>,
+}
+
+/// The flag that enables profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfilesBy {
+    /// `--enable-pprof`
+    Flag,
+    /// `--log-level=debug`
+    LogLevel,
 }
 
 /// Distributed tracing.

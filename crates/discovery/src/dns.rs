@@ -4,9 +4,9 @@
 //! in `/etc/resolv.conf`, each with its own timeout. Addresses are resolved by the system, which
 //! may know more than DNS.
 
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
+use gocompat::lookup_error_text;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::ResolverConfig;
 use hickory_resolver::net::NetError;
@@ -58,7 +58,8 @@ impl Lookup for SystemDns {
 
     fn address(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let failed = |reason: String| format!("lookup {host}: {reason}");
-        let found = (host, port).to_socket_addrs().map_err(|error| failed(unknown(&error)))?;
+        let found =
+            (host, port).to_socket_addrs().map_err(|error| failed(lookup_error_text(&error)))?;
         let found: Vec<SocketAddr> = found.collect();
         let preferred = found.iter().find(|address| address.is_ipv4()).or(found.first());
         preferred.copied().ok_or_else(|| failed("no such host".to_owned()))
@@ -67,9 +68,12 @@ impl Lookup for SystemDns {
 
 fn record(data: &RData) -> Option<SrvRecord> {
     match data {
-        RData::SRV(srv) => {
-            Some(SrvRecord { priority: srv.priority, target: srv.target.to_utf8(), port: srv.port })
-        }
+        RData::SRV(srv) => Some(SrvRecord {
+            priority: srv.priority,
+            target: srv.target.to_utf8(),
+            port: srv.port,
+            weight: srv.weight,
+        }),
         _ => None,
     }
 }
@@ -79,14 +83,6 @@ fn reason(error: &NetError) -> String {
     match error.is_nx_domain() || error.is_no_records_found() {
         true => "no such host".to_owned(),
         false => error.to_string(),
-    }
-}
-
-fn unknown(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.contains("not known") || text.contains("No address") {
-        true => "no such host".to_owned(),
-        false => text,
     }
 }
 

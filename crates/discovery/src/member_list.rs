@@ -87,6 +87,12 @@ impl MemberList {
     }
 }
 
+/// Parses the number of members, which is positive.
+pub(crate) fn parse_size(value: &[u8]) -> Option<usize> {
+    let size = str::from_utf8(value).ok()?.parse::<i64>().ok()?;
+    usize::try_from(size).ok().filter(|size| *size > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

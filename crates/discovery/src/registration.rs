@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::client::Client;
 use crate::error::JoinError;
-use crate::member_list::{MemberList, RegistryEntry};
+use crate::member_list::{MemberList, RegistryEntry, parse_size};
 use crate::registry_keys::{RegistryKeys, prefix_end};
 use crate::settings::Settings;
 
@@ -69,7 +69,7 @@ pub async fn join(
     joined
 }
 
-/// Does the same on the calling thread, without a runtime.
+/// Like [`join`], but blocks the calling thread and needs no runtime.
 ///
 /// # Errors
 /// The reason for a failure.
@@ -150,10 +150,8 @@ impl<R: Registry> Registration<R> {
             );
             NoAnswer
         })?;
-        let size = match parse_size(size) {
-            Ok(size) => size,
-            Err(error) => return Ok(Err(error)),
-        };
+        let Some(size) = size else { return Ok(Err(JoinError::SizeNotFound)) };
+        let Some(size) = parse_size(&size) else { return Ok(Err(JoinError::BadSize)) };
         let (members, revision) = self.list().await?;
         Ok(Ok(RegistryState { members, size, revision }))
     }
@@ -222,7 +220,9 @@ impl<R: Registry> Registration<R> {
 
     async fn try_wait_for_members(&mut self, state: &mut RegistryState) -> Result<(), Status> {
         let prefix = self.keys.members();
-        self.registry.watch(&prefix, prefix_end(&prefix), state.revision + 1).await?;
+        // The revision comes from the service.
+        let next = state.revision.saturating_add(1);
+        self.registry.watch(&prefix, prefix_end(&prefix), next).await?;
         while state.members.len() < state.size {
             let entries = self.registry.next().await?;
             entries.into_iter().for_each(|entry| state.members.add(entry));
@@ -243,13 +243,6 @@ struct NoAnswer;
 
 fn rpc_error_text(status: &Status) -> String {
     format!("rpc error: code = {:?} desc = {}", status.code(), status.message())
-}
-
-fn parse_size(value: Option<Vec<u8>>) -> Result<usize, JoinError> {
-    let value = value.ok_or(JoinError::SizeNotFound)?;
-    let text = str::from_utf8(&value).map_err(|_| JoinError::BadSize)?;
-    let size = text.parse::<i64>().ok().and_then(|size| usize::try_from(size).ok());
-    size.filter(|size| *size > 0).ok_or(JoinError::BadSize)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //!   /_etcd/registry/<token>/members/<id>        m1=http://10.0.0.1:2380
 //! ```
 
+use gocompat::clean_path;
+
 const PREFIX: &str = "/_etcd/registry";
 
 /// The keys of one cluster.
@@ -14,38 +16,25 @@ pub(crate) struct RegistryKeys {
 }
 
 impl RegistryKeys {
+    /// Compat: a token may be any text, and etcd treats it as a path: `a//b/../c` is `a/c`.
     pub(crate) fn of(token: &str) -> RegistryKeys {
-        RegistryKeys { prefix: clean(&format!("{PREFIX}/{token}")) }
+        RegistryKeys { prefix: clean_path(&format!("{PREFIX}/{token}")) }
     }
 
     /// Returns the key of the cluster size.
     pub(crate) fn size(&self) -> String {
-        clean(&format!("{}/_config/size", self.prefix))
+        clean_path(&format!("{}/_config/size", self.prefix))
     }
 
     /// Returns the prefix of all members.
     pub(crate) fn members(&self) -> String {
-        clean(&format!("{}/members", self.prefix))
+        clean_path(&format!("{}/members", self.prefix))
     }
 
     /// Returns the key of a member.
     pub(crate) fn member(&self, id: u64) -> String {
         format!("{}/{id:x}", self.members())
     }
-}
-
-/// Cleans a path. Compat: a token may be any text, and etcd treats it as a path: `a//b/../c` is
-/// `a/c`.
-fn clean(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// Returns the first key after all keys with this prefix.

@@ -30,6 +30,8 @@ pub struct SrvRecord {
     pub target: String,
     /// The port.
     pub port: u16,
+    /// The share of connections among records of one priority; 0 is next to none.
+    pub weight: u16,
 }
 
 /// A DNS resolver.
@@ -68,7 +70,7 @@ pub struct SrvQuery<'a> {
     /// The suffix of the service names, `--discovery-srv-name`; may be empty.
     pub service_name: &'a str,
     /// The advertised peer URLs of the local member.
-    pub own: &'a [OwnUrl],
+    pub own_urls: &'a [OwnUrl],
 }
 
 /// The members found, and the errors, of which there may be some even if members were found.
@@ -80,14 +82,54 @@ pub struct SrvMembers {
     pub errors: Vec<String>,
 }
 
+/// An endpoint for clients, from an SRV record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientEndpoint {
+    /// `https://host:port` or `http://host:port`, by the service.
+    pub url: String,
+    /// The record.
+    pub record: SrvRecord,
+}
+
+/// Finds the endpoints for clients: `etcd-client-ssl` with TLS, and `etcd-client` without.
+///
+/// # Errors
+/// Neither service has records.
+pub fn find_clients(
+    domain: &str,
+    service_name: &str,
+    lookup: &dyn Lookup,
+) -> Result<Vec<ClientEndpoint>, String> {
+    let query = |service: &str, scheme: &str| {
+        let records = lookup.srv(&suffixed(service, service_name), domain)?;
+        let endpoint = |record: SrvRecord| {
+            let host_port = join_host_port(record.target.trim_end_matches('.'), record.port);
+            ClientEndpoint { url: format!("{scheme}://{host_port}"), record }
+        };
+        Ok(records.into_iter().take(MEMBERS_MAX).map(endpoint).collect::<Vec<_>>())
+    };
+    let (secure, insecure) = (query("etcd-client-ssl", "https"), query("etcd-client", "http"));
+    match (secure, insecure) {
+        (Err(secure), Err(insecure)) => {
+            let secure: String = secure;
+            Err(format!("dns lookup errors: {secure} and {insecure}"))
+        }
+        (secure, insecure) => Ok(secure.into_iter().chain(insecure).flatten().collect()),
+    }
+}
+
+fn suffixed(service: &str, suffix: &str) -> String {
+    match suffix {
+        "" => service.to_owned(),
+        suffix => format!("{service}-{suffix}"),
+    }
+}
+
 /// Queries both services.
 pub fn find(query: &SrvQuery<'_>, lookup: &dyn Lookup) -> SrvMembers {
     let mut found = SrvMembers::default();
     for (scheme, service) in [("https", "etcd-server-ssl"), ("http", "etcd-server")] {
-        let service = match query.service_name {
-            "" => service.to_owned(),
-            suffix => format!("{service}-{suffix}"),
-        };
+        let service = suffixed(service, query.service_name);
         let listed = list(query, scheme, &service, lookup);
         let error = listed.as_ref().err().cloned();
         found.members.extend(listed.unwrap_or_default());
@@ -113,13 +155,13 @@ fn list(
     service: &str,
     lookup: &dyn Lookup,
 ) -> Result<Vec<String>, String> {
-    let own = resolve_own(query, lookup)?;
+    let own_urls = resolve_own(query, lookup)?;
     let failed = |reason| format!("error querying DNS SRV records for _{service} {reason}");
     let mut records = lookup.srv(service, query.domain).map_err(failed)?;
     records.sort();
     let (mut members, mut unnamed, mut last) = (Vec::new(), 0, None);
     for record in records.iter().take(MEMBERS_MAX) {
-        let listed = member(record, scheme, service, query.name, &own, &mut unnamed, lookup);
+        let listed = member(record, scheme, service, query.name, &own_urls, &mut unnamed, lookup);
         match listed {
             Ok(member) => members.push(member),
             Err(reason) => last = Some(reason),
@@ -136,7 +178,7 @@ fn resolve_own<'a>(
     query: &SrvQuery<'a>,
     lookup: &dyn Lookup,
 ) -> Result<Vec<(SocketAddr, &'a OwnUrl)>, String> {
-    query.own.iter().map(|own| Ok((lookup.address(&own.host, own.port)?, own))).collect()
+    query.own_urls.iter().map(|own| Ok((lookup.address(&own.host, own.port)?, own))).collect()
 }
 
 fn member(
@@ -144,12 +186,12 @@ fn member(
     scheme: &str,
     service: &str,
     name: &str,
-    own: &[(SocketAddr, &OwnUrl)],
+    own_urls: &[(SocketAddr, &OwnUrl)],
     unnamed: &mut usize,
     lookup: &dyn Lookup,
 ) -> Result<String, String> {
     let address = lookup.address(&record.target, record.port)?;
-    let own_url = own.iter().find(|(known, _)| *known == address).map(|(_, own)| *own);
+    let own_url = own_urls.iter().find(|(known, _)| *known == address).map(|(_, own)| *own);
     let url =
         format!("{scheme}://{}", join_host_port(record.target.trim_end_matches('.'), record.port));
     let Some(own_url) = own_url.filter(|_| !name.is_empty()) else {
@@ -183,6 +225,7 @@ mod tests {
                 priority: 1,
                 target: (*target).to_owned(),
                 port: *port,
+                weight: 0,
             };
             Ok(records.iter().map(record).collect())
         }
@@ -203,7 +246,7 @@ mod tests {
     }
 
     fn found(zone: &Zone, own: &[OwnUrl], service_name: &str) -> SrvMembers {
-        let query = SrvQuery { name: "m", domain: "example.com", service_name, own };
+        let query = SrvQuery { name: "m", domain: "example.com", service_name, own_urls: own };
         find(&query, zone)
     }
 
@@ -272,5 +315,26 @@ mod tests {
         );
         let unknown = found(&zone, &[own("https", "nowhere")], "");
         assert_eq!(unknown.errors, ["lookup nowhere: no such host"; 2]);
+    }
+
+    #[test]
+    fn the_endpoints_for_clients_of_both_services_are_joined() {
+        let zone = Zone(&[
+            ("etcd-client-ssl-a", &[("m1.example.com.", 2379)]),
+            ("etcd-client-a", &[("m2.example.com", 2379)]),
+        ]);
+        let urls = |service_name| {
+            let found = find_clients("example.com", service_name, &zone)?;
+            Ok::<_, String>(found.into_iter().map(|found| found.url).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            urls("a").unwrap(),
+            ["https://m1.example.com:2379", "http://m2.example.com:2379"]
+        );
+        assert_eq!(
+            urls("").unwrap_err(),
+            "dns lookup errors: lookup _etcd-client-ssl._tcp.example.com: no such host \
+             and lookup _etcd-client._tcp.example.com: no such host"
+        );
     }
 }

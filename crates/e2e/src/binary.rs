@@ -1,10 +1,10 @@
 //! The binary under test.
 //!
 //! Cargo passes a test only the binaries of its own package, so this module builds the server once,
-//! with the target folder and the profile of the test itself.
+//! with the target directory and the profile of the test itself.
 //!
 //! With `BOWLINE_E2E_SERVER=/path/to/etcd` the same tests run against another server. Most of them
-//! pass with etcd 3.7.1, which is how their expectations were found. Those about damaged files, the
+//! pass with etcd 3.7, which is how their expectations were found. Those about damaged files, the
 //! end of streams, our own limits and unsupported flags do not.
 
 use std::env;
@@ -28,7 +28,7 @@ pub fn path() -> &'static Path {
 
 /// Builds the server. Returns none if that fails; cargo has printed why on stderr.
 fn build() -> Option<PathBuf> {
-    let Built { target, profile } = built();
+    let BuildSettings { target, profile } = build_settings();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--workspace", "--bin", "bowline", "--profile", &profile]);
     cargo.args(["--message-format", "json-render-diagnostics"]).arg("--target-dir").arg(target);
@@ -45,22 +45,22 @@ fn executable(message: &str) -> Option<PathBuf> {
     is_ours.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
 }
 
-/// The target folder and profile of this test.
-struct Built {
+/// The target directory and profile of this test.
+struct BuildSettings {
     target: PathBuf,
     profile: String,
 }
 
-/// Derives them from the path of the test: `target/debug/deps/suite-0123456789abcdef`.
-fn built() -> Built {
+/// Derives the settings from the path of the test: `target/debug/deps/suite-0123456789abcdef`.
+fn build_settings() -> BuildSettings {
     let test = env::current_exe().expect("path of the test");
     let folder = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
-    let target = folder.parent().expect("a profile is a folder in target").to_owned();
+    let target = folder.parent().expect("a profile is a directory in target").to_owned();
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev".to_owned(),
         Some(name) => name.to_owned(),
     };
-    Built { target, profile }
+    BuildSettings { target, profile }
 }
 
 #[cfg(test)]
@@ -81,8 +81,8 @@ mod tests {
     }
 
     #[test]
-    fn target_folder_and_profile_are_found() {
-        let Built { target, profile } = built();
+    fn target_directory_and_profile_are_found() {
+        let BuildSettings { target, profile } = build_settings();
         assert!(target.is_dir(), "{}", target.display());
         assert!(!profile.is_empty());
     }

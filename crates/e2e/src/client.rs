@@ -53,6 +53,11 @@ impl Client {
         Client { channel: endpoint.connect_lazy() }
     }
 
+    /// Returns the connection, for requests that no stub sends.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// Returns a stub of the KV service.
     pub fn kv(&self) -> KvClient<Channel> {
         KvClient::new(self.channel.clone())

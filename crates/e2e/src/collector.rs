@@ -76,10 +76,10 @@ impl Collector {
     ///
     /// If it does not arrive in time.
     pub async fn trace(&mut self, trace: &str, name: &str) -> Vec<CollectedSpan> {
-        let is_there = |all: &[CollectedSpan]| {
+        let has_arrived = |all: &[CollectedSpan]| {
             all.iter().any(|one| one.span.name == name && hex(&one.span.trace_id) == trace)
         };
-        while !is_there(&self.received) {
+        while !has_arrived(&self.received) {
             let batch = tokio::time::timeout(TIMEOUT, self.incoming.recv()).await;
             let batch = batch.unwrap_or_else(|_| panic!("no {name} among {:#?}", self.received));
             self.received.extend(batch.into_iter().flat_map(spans));

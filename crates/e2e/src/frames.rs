@@ -18,6 +18,9 @@ const PAYLOAD_BYTES_MAX: usize = 16_384;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const HEADERS: u8 = 1;
+/// Flag of the last frame of a header block.
+const END_HEADERS: u8 = 4;
 /// Id of the setting SETTINGS_MAX_CONCURRENT_STREAMS.
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 
@@ -28,7 +31,7 @@ pub struct Connection(TcpStream);
 /// A GOAWAY frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoAway {
-    /// Error code: 0 is NO_ERROR, 11 is ENHANCE_YOUR_CALM.
+    /// Error code: 0 is NO_ERROR, 1 is PROTOCOL_ERROR, 11 is ENHANCE_YOUR_CALM.
     pub code: u32,
     /// Debug data.
     pub text: String,
@@ -63,6 +66,16 @@ impl Connection {
     /// Sends a ping.
     pub fn ping(&mut self) -> io::Result<()> {
         self.write(PING, &[0; 8])
+    }
+
+    /// Sends the headers of a POST on stream 1.
+    pub fn post(&mut self, path: &str) -> io::Result<()> {
+        let length = u8::try_from(path.len()).expect("our paths are short");
+        // Two indexed fields, method and scheme; a path that is added to the dynamic table.
+        let block = [&[0x83, 0x86, 0x44, length], path.as_bytes()].concat();
+        let length = u8::try_from(block.len()).expect("our frames are short");
+        let header = [0, 0, length, HEADERS, END_HEADERS, 0, 0, 0, 1];
+        self.0.write_all(&[&header, &block[..]].concat())
     }
 
     /// Waits for the server's GOAWAY frame.

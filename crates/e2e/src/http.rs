@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use testkit::waiting::wait_until;
+
 use crate::TIMEOUT;
 
 /// Maximum size of a response.
@@ -36,6 +38,31 @@ impl Response {
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).expect("a UTF-8 body")
     }
+}
+
+/// Returns the value of a metric in a page of them, by its name and labels as printed.
+///
+/// # Panics
+///
+/// If there is no such series.
+#[track_caller]
+pub fn series(page: &str, series: &str) -> f64 {
+    let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("no series {series} in the metrics"));
+    value.parse().unwrap_or_else(|error| panic!("{series} {value}: {error}"))
+}
+
+/// Repeats a health request while the response is 503, and returns the first other response. A
+/// member answers 503 while a write of its log takes a second or more, as on a busy disk.
+///
+/// # Panics
+///
+/// If all responses are 503 until the timeout.
+#[track_caller]
+pub fn wait_until_healthy(mut ask: impl FnMut() -> Response) -> Response {
+    let mut last = None;
+    wait_until("the member is healthy", || last.insert(ask()).status != 503);
+    last.expect("the wait ends with a response")
 }
 
 /// Sends GET to `host:port`.
@@ -153,6 +180,16 @@ mod tests {
         assert_eq!(parse(response.as_bytes()).unwrap().text(), "abcde");
         assert_eq!(parse(format!("{head}4\r\nab").as_bytes()), None);
         assert_eq!(parse(b"SSH-2.0"), None);
+    }
+
+    #[test]
+    fn only_an_unhealthy_response_is_repeated() {
+        let mut statuses = [503, 503, 404, 200].into_iter();
+        let response = wait_until_healthy(|| {
+            let status = statuses.next().unwrap();
+            Response { status, headers: Vec::new(), body: Vec::new() }
+        });
+        assert_eq!((response.status, statuses.next()), (404, Some(200)));
     }
 
     #[test]

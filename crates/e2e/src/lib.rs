@@ -1,11 +1,12 @@
 //! Test support for the server as a process: start it, call it, kill it, inspect what it left.
 //!
 //! ```text
-//!   Options ─► Sandbox (folder, ports) ─► Member (running process) ─► Stopped ─► Member ...
+//!   Options ─► Sandbox (directory, ports) ─► Member (running process) ─► Stopped ─► Member ...
 //!                                           │ client()   gRPC
 //!                                           │ get()      HTTP/1.1  (both also over TLS: TlsClient)
 //!                                           │ log()      its lines, as they arrive
 //!                                           └ kill(), terminate()
+//!   Proxy ──► a member                    gateway or grpc-proxy, in front of it
 //!   Collector ◄── its traces
 //! ```
 //!
@@ -19,11 +20,12 @@
 //! # Ok::<(), tonic::Status>(()) }).unwrap();
 //! ```
 //!
-//! Nothing here waits by sleeping: the server's log says when it serves, and its outputs end when
-//! it exits. An event that does not occur within [`TIMEOUT`] fails the test, with the log.
+//! Nothing here waits by sleeping: the server's log shows when it serves, and its outputs end when
+//! it exits. An event that does not occur within [`TIMEOUT`] fails the test, with the log. Only
+//! [`http::wait_until_healthy`] polls, since a member does not announce its health.
 //!
-//! The tests in `tests/suite` judge only the binary, which they build first (see [`binary`]); no
-//! crate below the API is linked.
+//! The tests in `tests/suite` check only the binary, which they build first (see [`binary`]). Of
+//! the crates below the API, only the reference version in `types` is linked.
 
 pub mod binary;
 pub mod collector;
@@ -36,6 +38,7 @@ mod client;
 mod cluster;
 mod member;
 mod options;
+mod proxy;
 mod sandbox;
 mod tls_client;
 mod watch_stream;
@@ -47,6 +50,7 @@ pub use cluster::start_cluster;
 pub use member::{Member, Stopped};
 pub use options::Options;
 pub use process::{Exit, Process};
+pub use proxy::Proxy;
 pub use sandbox::Sandbox;
 pub use tls_client::TlsClient;
 pub use watch_stream::WatchStream;

@@ -30,7 +30,7 @@ pub struct Member {
 /// A server that has exited, with its sandbox.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Folder and ports.
+    /// Directory and ports.
     pub sandbox: Sandbox,
     /// Options for the next start.
     pub options: Options,
@@ -86,28 +86,28 @@ impl Member {
         };
         let members: Vec<_> = members.into_iter().map(spawn).collect();
         for member in &members {
-            let is_there = member.log().wait_for(is_ready).is_some();
-            assert!(is_there, "the server did not start:\n{}", member.log().tail());
+            let is_serving = member.log().wait_for(is_ready).is_some();
+            assert!(is_serving, "the server did not start:\n{}", member.log().tail());
         }
         members
     }
 
-    /// Returns its folder and ports.
+    /// Returns the directory and ports of the member.
     pub fn sandbox(&self) -> &Sandbox {
         &self.sandbox
     }
 
-    /// Returns its data directory.
+    /// Returns the data directory of the member.
     pub fn data_dir(&self) -> PathBuf {
         data_dir(&self.sandbox, &self.options)
     }
 
-    /// Returns its process.
+    /// Returns the process of the member.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Returns its log.
+    /// Returns the log of the member.
     pub fn log(&self) -> &Output {
         self.process.stderr()
     }
@@ -141,13 +141,10 @@ impl Member {
     /// If there is no such series.
     #[track_caller]
     pub fn metric(&self, series: &str) -> f64 {
-        let text = self.get("/metrics").text();
-        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        let value = value.unwrap_or_else(|| panic!("no series {series} in /metrics"));
-        value.parse().unwrap_or_else(|error| panic!("{series} {value}: {error}"))
+        http::series(&self.get("/metrics").text(), series)
     }
 
-    /// Returns its private memory, without mapped files.
+    /// Returns the private memory of the member, without mapped files.
     ///
     /// # Panics
     ///
@@ -161,7 +158,7 @@ impl Member {
         number.parse::<u64>().expect("a number") * 1024
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the member with SIGKILL.
     #[track_caller]
     pub fn kill(self) -> Stopped {
         self.process.signal(Signal::KILL);
@@ -184,13 +181,13 @@ impl Member {
 }
 
 impl Stopped {
-    /// Restarts it with the same options.
+    /// Restarts the member with the same options.
     #[track_caller]
     pub fn start(self) -> Member {
         Member::start_in(self.sandbox, self.options)
     }
 
-    /// Restarts it with changed options.
+    /// Restarts the member with changed options.
     #[track_caller]
     pub fn start_with(self, change: impl FnOnce(Options) -> Options) -> Member {
         Member::start_in(self.sandbox, change(self.options))
@@ -202,7 +199,7 @@ impl Stopped {
         self.sandbox.run(&self.options)
     }
 
-    /// Returns its data directory.
+    /// Returns the data directory of the member.
     pub fn data_dir(&self) -> PathBuf {
         data_dir(&self.sandbox, &self.options)
     }

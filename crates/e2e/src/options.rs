@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// Flags, arguments and environment of a server. In all values, `{dir}` stands for the folder of
+/// Flags, arguments and environment of a server. In all values, `{dir}` stands for the directory of
 /// the sandbox, and `{client}`, `{peer}` and `{extra}` for its ports.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     flags: BTreeMap<String, String>,
     arguments: Vec<String>,
-    settings: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
 }
 
 /// Flags with which a member can run beside others.
@@ -57,8 +57,8 @@ impl Options {
 
     /// Sets an environment variable.
     #[must_use]
-    pub fn setting(mut self, name: &str, value: impl Into<String>) -> Options {
-        self.settings.insert(name.to_owned(), value.into());
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Options {
+        self.variables.insert(name.to_owned(), value.into());
         self
     }
 
@@ -75,7 +75,7 @@ impl Options {
 
     /// Returns the environment, with `fill` applied to every value.
     pub(crate) fn environment(&self, fill: impl Fn(&str) -> String) -> BTreeMap<String, String> {
-        self.settings.iter().map(|(name, value)| (name.clone(), fill(value))).collect()
+        self.variables.iter().map(|(name, value)| (name.clone(), fill(value))).collect()
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn the_last_value_of_a_flag_counts() {
         let options = Options::bare().flag("name", "a").flag("name", "b{peer}").argument("-x");
-        let options = options.setting("ETCD_NAME", "{dir}");
+        let options = options.env("ETCD_NAME", "{dir}");
         let fill = |value: &str| value.replace("{peer}", "1").replace("{dir}", "d");
         assert_eq!(options.command_line(fill), ["--name=b1", "-x"]);
         assert_eq!(options.environment(fill)["ETCD_NAME"], "d");

@@ -119,8 +119,8 @@ impl Output {
     /// If it is not printed in time, or the output ends without it.
     #[track_caller]
     pub fn wait_for_message(&self, message: &str) -> Value {
-        let is_it = |line: &str| message_of(line).as_deref() == Some(message);
-        match self.wait_for(is_it) {
+        let has_message = |line: &str| message_of(line).as_deref() == Some(message);
+        match self.wait_for(has_message) {
             Some(line) => serde_json::from_str(&line).expect("the matched line is JSON"),
             None => panic!("the log ends without {message:?}:\n{}", self.tail()),
         }

@@ -12,8 +12,10 @@ pub use rustix::process::Signal;
 
 use crate::output::Output;
 
-/// Prefix of the environment variables that the server reads.
-const SETTINGS_PREFIX: &str = "ETCD_";
+/// Prefixes of environment variables that the server reads.
+const SETTING_PREFIXES: [&str; 2] = ["ETCD_", "OTEL_"];
+/// Further environment variables that the server reads, in upper case.
+const SETTINGS: [&str; 5] = ["GODEBUG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NOTIFY_SOCKET"];
 
 /// A running process, killed on drop.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub struct Exit {
 }
 
 impl Process {
-    /// Starts a program in a folder. Of the variables that the server reads, only `settings` are
+    /// Starts a program in a directory. Of the variables that the server reads, only `settings` are
     /// passed.
     ///
     /// # Panics
@@ -66,12 +68,12 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns its standard output.
+    /// Returns the standard output of the process.
     pub fn stdout(&self) -> &Output {
         &self.stdout
     }
 
-    /// Returns its standard error.
+    /// Returns the standard error of the process.
     pub fn stderr(&self) -> &Output {
         &self.stderr
     }
@@ -127,5 +129,8 @@ impl Exit {
 }
 
 fn is_setting((name, _): &(OsString, OsString)) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with(SETTINGS_PREFIX))
+    let Some(name) = name.to_str() else { return false };
+    // Variables for proxies are read in lower case, too.
+    SETTING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || SETTINGS.contains(&name.to_ascii_uppercase().as_str())
 }

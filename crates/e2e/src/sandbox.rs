@@ -1,53 +1,53 @@
-//! The environment of one member: a temporary folder and free ports.
+//! The environment of one member: a temporary directory and free ports.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use testkit::ports::ReservedPort;
 
 use crate::options::Options;
 use crate::process::{Exit, Process};
 use crate::{binary, member};
 
-/// A temporary folder and three ports.
+/// A temporary directory and three ports.
 #[derive(Debug)]
 pub struct Sandbox {
     folder: TempDir,
     ports: Ports,
 }
 
-/// Ports that were free when chosen. Another process may take them before the server does; then the
-/// start is retried with others.
-#[derive(Clone, Copy, Debug)]
+/// Ports that no other sandbox has. A process outside of the tests may take one before the server
+/// does; then the start is retried with others.
+#[derive(Debug)]
 struct Ports {
-    client: u16,
-    peer: u16,
-    extra: u16,
+    client: ReservedPort,
+    peer: ReservedPort,
+    extra: ReservedPort,
 }
 
 impl Sandbox {
-    /// Creates an empty folder and chooses ports.
+    /// Creates an empty directory and chooses ports.
     ///
     /// # Panics
     ///
     /// If that fails.
     #[track_caller]
     pub fn new() -> Sandbox {
-        let folder = TempDir::with_prefix("e2e-").expect("create a folder");
-        Sandbox { folder, ports: Ports::find() }
+        let folder = TempDir::with_prefix("e2e-").expect("create a directory");
+        Sandbox { folder, ports: Ports::reserve() }
     }
 
     /// Chooses other ports.
     pub(crate) fn move_ports(&mut self) {
-        self.ports = Ports::find();
+        self.ports = Ports::reserve();
     }
 
-    /// Returns the folder.
+    /// Returns the directory.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns a path in the folder.
+    /// Returns a path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
@@ -69,12 +69,12 @@ impl Sandbox {
 
     /// Replaces the placeholders in an option.
     pub fn fill(&self, value: &str) -> String {
-        let Ports { client, peer, extra } = self.ports;
+        let Ports { client, peer, extra } = &self.ports;
         value
             .replace("{dir}", &self.folder().display().to_string())
-            .replace("{client}", &client.to_string())
-            .replace("{peer}", &peer.to_string())
-            .replace("{extra}", &extra.to_string())
+            .replace("{client}", &client.number().to_string())
+            .replace("{peer}", &peer.number().to_string())
+            .replace("{extra}", &extra.number().to_string())
     }
 
     /// Starts the server without waiting for anything.
@@ -107,11 +107,8 @@ impl Default for Sandbox {
 }
 
 impl Ports {
-    /// Holds all ports until all are chosen, so that they differ.
-    fn find() -> Ports {
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind a free port");
-        let held = [free(), free(), free()];
-        let port = |listener: &TcpListener| listener.local_addr().expect("a bound address").port();
-        Ports { client: port(&held[0]), peer: port(&held[1]), extra: port(&held[2]) }
+    fn reserve() -> Ports {
+        let [client, peer, extra] = std::array::from_fn(|_| ReservedPort::new());
+        Ports { client, peer, extra }
     }
 }

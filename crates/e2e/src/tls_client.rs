@@ -32,7 +32,7 @@ impl TlsClient {
 
     /// Presents a certificate.
     #[must_use]
-    pub fn showing(self, cert_pem: &str, key_pem: &str) -> TlsClient {
+    pub fn with_identity(self, cert_pem: &str, key_pem: &str) -> TlsClient {
         TlsClient { identity: Some((cert_pem.to_owned(), key_pem.to_owned())), ..self }
     }
 
@@ -70,15 +70,15 @@ impl TlsClient {
     /// If there is a response.
     #[track_caller]
     pub fn refusal(&self, address: &str) -> String {
-        let asked = self.connect(address).and_then(|mut stream| {
+        let result = self.connect(address).and_then(|mut stream| {
             stream
                 .write_all(http::format_request(address, "GET", "/health", &[], "").as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).map(|_| answer)
+            let mut response = String::new();
+            stream.read_to_string(&mut response).map(|_| response)
         });
-        match asked {
-            Ok(answer) => {
-                assert_eq!(answer, "", "it answers");
+        match result {
+            Ok(response) => {
+                assert_eq!(response, "", "the server answered");
                 "closed".to_owned()
             }
             Err(error) => error.to_string(),
@@ -91,7 +91,7 @@ impl TlsClient {
     ///
     /// If the connection fails.
     #[track_caller]
-    pub fn shown_by(&self, address: &str) -> Vec<u8> {
+    pub fn server_certificate(&self, address: &str) -> Vec<u8> {
         let stream = self.connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
         let chain = stream.conn.peer_certificates().expect("a server certificate");
         chain[0].to_vec()

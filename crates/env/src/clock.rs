@@ -44,7 +44,7 @@ impl Clock for OsClock {
     }
 }
 
-/// A clock that moves only when told to. Sleeping moves it. Clones share the same time.
+/// A manual clock: it advances only by calls, sleeping included. Clones share the same time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     elapsed: Arc<Mutex<Duration>>,
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulated_clock_moves_only_when_told_to() {
+    fn a_simulated_clock_moves_only_when_advanced() {
         let clock = SimClock::default();
         let other = clock.clone();
         assert_eq!(other.monotonic(), Duration::ZERO);

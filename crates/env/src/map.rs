@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// The first bytes of a file, mapped for reading. Cheap to clone; the memory stays until the last
@@ -93,6 +94,29 @@ impl Map {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = offset;
+    }
+
+    /// Locks the bytes from an offset on in physical memory, reading them from disk if they are not
+    /// there. Locks do not nest.
+    ///
+    /// # Errors
+    /// The process may not lock that much (`RLIMIT_MEMLOCK`).
+    pub fn lock(&self, offset: usize) -> io::Result<()> {
+        let offset = offset.min(self.len);
+        // SAFETY: the range is within the memory that `owner` keeps mapped. Locking changes neither
+        // its content nor its validity.
+        #[expect(unsafe_code, reason = "a libc call")]
+        let answer = unsafe { libc::mlock(self.start.add(offset).cast(), self.len - offset) };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Undoes [`Map::lock`], for all maps of the same memory.
+    pub fn unlock(&self) {
+        // SAFETY: as in `lock`. A failure leaves memory locked until it is unmapped.
+        #[expect(unsafe_code, reason = "a libc call")]
+        unsafe {
+            libc::munlock(self.start.cast(), self.len);
+        }
     }
 
     /// Reports whether two maps start at the same address.

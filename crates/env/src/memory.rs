@@ -1,4 +1,4 @@
-//! Control of the memory allocator.
+//! Control and statistics of the memory allocator.
 
 /// Returns free memory that the allocator retains to the system. May take some milliseconds, during
 /// which other threads cannot allocate.
@@ -18,7 +18,7 @@ const LARGE_BYTES: libc::c_int = 1 << 20;
 /// Maximum free memory that the allocator retains at the end of each heap; [`release_free_memory`]
 /// does not release it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT_BYTES_MAX: libc::c_int = 2 << 20;
+const RETAINED_BYTES_MAX: libc::c_int = 2 << 20;
 
 /// Limits the free memory that the allocator retains. By default it raises both of these bounds
 /// whenever a larger allocation is freed, up to 32 and 64 MiB, for each of its heaps.
@@ -28,7 +28,7 @@ pub fn limit_retained_memory() {
     // SAFETY: the calls take no pointers and are thread-safe.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES_MAX);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, RETAINED_BYTES_MAX);
     }
 }
 
@@ -47,40 +47,46 @@ pub fn free_memory_bytes() -> Option<u32> {
     None
 }
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
-mod tests {
-    use super::*;
+/// Memory of the allocator, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocatorStats {
+    /// Allocated by the process, with the overhead of each allocation.
+    pub allocated: u64,
+    /// Free, kept for later allocations. Some of it may be returned to the system already.
+    pub free: u64,
+}
 
-    #[test]
-    fn large_allocations_are_returned_to_the_system() {
-        limit_retained_memory();
-        let resident = || {
-            let text = std::fs::read_to_string("/proc/self/status").unwrap();
-            let line = text.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
-        };
-        let before = resident();
-        // Grows like a receive buffer.
-        let mut taken: Vec<Vec<u8>> = Vec::new();
-        for _ in 0..16 {
-            let mut buffer = Vec::new();
-            (0..8).for_each(|_| buffer.extend_from_slice(&[1; 1 << 20]));
-            taken.push(buffer);
+/// Returns the statistics of the allocator. None where unknown: glibc has had them since 2.33.
+/// Walks over the lists of free memory, during which other threads may have to wait to allocate.
+pub fn allocator_stats() -> Option<AllocatorStats> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        let counted = mallinfo2()?;
+        // Large allocations are mapped separately.
+        let allocated = counted.uordblks.saturating_add(counted.hblkhd) as u64;
+        Some(AllocatorStats { allocated, free: counted.fordblks as u64 })
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
+/// Calls `mallinfo2`, if the C library has it: a link to it would not start with an older one.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn mallinfo2() -> Option<libc::mallinfo2> {
+    type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
+    static FUNCTION: std::sync::OnceLock<Option<Mallinfo2>> = std::sync::OnceLock::new();
+    let function = *FUNCTION.get_or_init(|| {
+        // SAFETY: the name is a C string, and the default handle is valid.
+        #[expect(unsafe_code, reason = "a libc call")]
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+        // SAFETY: the address is null, which is no function, or that of the C library's function,
+        // which has this type.
+        #[expect(unsafe_code, reason = "a function that is looked up by name has no type")]
+        unsafe {
+            std::mem::transmute::<*mut libc::c_void, Option<Mallinfo2>>(address)
         }
-        assert!(resident() > before + 100);
-        drop(taken);
-        assert!(resident() < before + 50, "{before} and now {}", resident());
-    }
-
-    #[test]
-    fn freed_memory_is_counted() {
-        // Small enough not to be mapped separately, and between allocations that stay: memory at
-        // the end of the heap may be returned at once.
-        let mut taken: Vec<Vec<u8>> = (0..2000).map(|_| vec![1; 10_000]).collect();
-        let before = free_memory_bytes().unwrap();
-        taken.iter_mut().step_by(2).for_each(|one| *one = Vec::new());
-        let freed = free_memory_bytes().unwrap().wrapping_sub(before).cast_signed();
-        assert!(freed > 5_000_000, "{freed}");
-        assert_eq!(taken[1].len(), 10_000);
-    }
+    });
+    // SAFETY: the call takes no arguments, only counts, and is thread-safe.
+    #[expect(unsafe_code, reason = "a libc call")]
+    function.map(|function| unsafe { function() })
 }

@@ -77,6 +77,24 @@ impl Disk for OsDisk {
     }
 }
 
+/// The step of an allocation that was interrupted: well below 10 ms of CPU time.
+const ALLOCATION_STEP_BYTES: u64 = 4 << 20;
+
+/// Allocates step by step. On tmpfs, a signal ends the call and undoes it. A CPU profile sends one
+/// after each 10 ms of CPU time, which may be less than the whole allocation takes.
+fn allocate_in_steps(
+    len: u64,
+    allocate: impl Fn(u64, u64) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let mut at = 0;
+    while at < len {
+        let step = ALLOCATION_STEP_BYTES.min(len - at);
+        rustix::io::retry_on_intr(|| allocate(at, step))?;
+        at += step;
+    }
+    Ok(())
+}
+
 #[derive(Debug)]
 struct OsFile(fs::File);
 
@@ -107,7 +125,12 @@ impl File for OsFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+        let allocate = |at, len| rustix::fs::fallocate(&self.0, FallocateFlags::empty(), at, len);
+        let done = match allocate(0, len) {
+            Err(rustix::io::Errno::INTR) => allocate_in_steps(len, allocate),
+            done => done,
+        };
+        match done {
             // Not supported by every file system; a sparse file reads the same.
             Err(rustix::io::Errno::OPNOTSUPP) if self.len()? < len => self.set_len(len),
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
@@ -249,6 +272,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_allocation_is_continued_in_steps() {
+        use std::cell::{Cell, RefCell};
+
+        let (done, interrupted) = (RefCell::new(Vec::new()), Cell::new(false));
+        let allocate = |at, len| {
+            // Every other call is interrupted.
+            if !interrupted.replace(!interrupted.get()) {
+                return Err(rustix::io::Errno::INTR);
+            }
+            done.borrow_mut().push((at, len));
+            Ok(())
+        };
+        let step = ALLOCATION_STEP_BYTES;
+        allocate_in_steps(2 * step + 5, allocate).unwrap();
+        assert_eq!(*done.borrow(), [(0, step), (step, step), (2 * step, 5)]);
+    }
+
+    #[test]
     fn next_written_skips_only_unwritten_ranges() {
         let root = tempfile::tempdir().unwrap();
         let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
@@ -289,5 +330,36 @@ mod tests {
         assert_eq!(after.get(4999, 2), Some(&[1, 2][..]));
         assert_eq!(after.get(5_004_999, 1), Some(&[2][..]));
         assert_eq!(before.get(5000, 1), None);
+    }
+
+    /// Returns the bytes of this process that are locked in memory.
+    #[cfg(target_os = "linux")]
+    fn locked_bytes() -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// One page, which every process may lock.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_map_is_locked_until_it_is_unlocked() {
+        let root = tempfile::tempdir().unwrap();
+        let file = OsDisk.open(&root.path().join("file"), Open::create(Create::New)).unwrap();
+        file.write_at(&[1; 8192], 0).unwrap();
+        // SAFETY: the file is not written any more.
+        #[expect(unsafe_code, reason = "the test is about maps")]
+        let map = unsafe { file.map(8192, None).unwrap() };
+        assert_eq!(locked_bytes(), 0);
+        map.lock(4096).unwrap();
+        assert_eq!(locked_bytes(), 4096);
+        map.lock(0).unwrap();
+        assert_eq!(locked_bytes(), 8192, "locks do not nest");
+        map.lock(usize::MAX).unwrap();
+        map.unlock();
+        assert_eq!(locked_bytes(), 0);
+        map.lock(0).unwrap();
+        drop(map);
+        assert_eq!(locked_bytes(), 0, "unmapped memory is not locked");
     }
 }

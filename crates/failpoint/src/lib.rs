@@ -13,6 +13,8 @@
 //! assert_eq!(sync(), Ok(()));
 //! ```
 //!
+//! A point of an asynchronous function is a [`failpoint_async!`], which suspends its task alone.
+//!
 //! The action of a point is written in gofail's syntax: a chain of terms, of which the first
 //! eligible one acts.
 //!
@@ -45,6 +47,9 @@
 //! - wal
 //!   - `walBeforeSync`, `walAfterSync`: around the sync that makes entries durable
 //!   - `raftBeforeWALSaveSnaphot`: before a snapshot record is written (etcd's spelling)
+//!   - `snapDBRenameBeforeDirSync`: a received database has its name, and its directory is not
+//!     synced
+//!   - `snapDBDirSyncError` (text): that sync fails
 //! - bolt
 //!   - `beforeSyncDataPages`, `beforeSyncMetaPage`: before each of the two syncs of a commit
 //!   - `beforeWriteMetaError` (text): writing the meta page fails
@@ -53,6 +58,8 @@
 //!   - `defragOpenFileError` (text), `defragBeforeCopy`, `defragdbFail` (text),
 //!     `defragBeforeRename`: steps of a defragmentation
 //! - backend
+//!   - `commitBeforePreCommitHook`, `commitAfterPreCommitHook`: around the choice of the batch that
+//!     is committed. In etcd, a hook adds the applied index there
 //!   - `beforeStartDBTxn`, `afterStartDBTxn`: around the start of a bolt transaction
 //!   - `beforeCommit`, `afterCommit`: around the commit of a bolt transaction
 //!   - `beforeWritebackBuf`, `afterWritebackBuf`: around the merge of a transaction into the batch
@@ -81,11 +88,16 @@
 //!   - `beforeServeHTTPLeaseRenew`, `beforeLookupWhenForwardLeaseTimeToLive`: a lease request from
 //!     a peer
 //!   - `beforeLookupWhenLeaseTimeToLive`: before a lease is looked up
-//!   - `beforeCheckpointInLeaseRenew`: before a renewal clears a checkpoint
+//!   - `beforeCheckpointInLeaseRenew`: a renewal has found its lease, and has not renewed it
 //!
-//! Not provided: etcd's `afterIsMemberExist`, as there is no such call; `commitBeforePreCommitHook`
-//! and `commitAfterPreCommitHook`, as each transaction sets the applied index; and bbolt's for
-//! locking and unmapping memory, which do not happen here.
+//! Not provided:
+//!
+//! - etcd's `afterIsMemberExist`: membership is read as a whole, and never between two locks
+//! - bbolt's `beforeBucketPut`: it is reached for every pair of a batch, between `afterStartDBTxn`
+//!   and `beforeCommit`, when nothing of the batch is on disk
+//! - bbolt's `mapError` and `unmapError`: a file is mapped when it is opened and never remapped;
+//!   readers keep the old map until they end
+//! - bbolt's `mlockError` and `munlockError`: a failed lock is not fatal once the file is open
 
 mod points;
 
@@ -93,7 +105,7 @@ mod points;
 mod on;
 
 #[cfg(feature = "failpoints")]
-pub use on::{EnableError, Point, Registry, StartError, registry, start};
+pub use on::{EnableError, Point, PointEvaluation, Registry, StartError, registry, start};
 pub use points::{POINTS, is_point};
 
 /// Does nothing without the feature `failpoints`.
@@ -128,6 +140,27 @@ macro_rules! failpoint {
             $then
         }
     }};
+}
+
+/// A [`failpoint!`] of an asynchronous function. A sleeping point suspends the task, as in Go,
+/// where it suspends a goroutine: other tasks on the thread go on.
+#[cfg(feature = "failpoints")]
+#[macro_export]
+macro_rules! failpoint_async {
+    ($name:literal) => {{
+        const { assert!($crate::is_point($name), "there is no such failpoint") };
+        static POINT: $crate::Point = $crate::Point::new($name);
+        POINT.hit_on_thread().await;
+    }};
+}
+
+/// A failpoint of an asynchronous function in a build without the feature: only checks the name.
+#[cfg(not(feature = "failpoints"))]
+#[macro_export]
+macro_rules! failpoint_async {
+    ($name:literal) => {
+        const _: () = assert!($crate::is_point($name), "there is no such failpoint");
+    };
 }
 
 /// A failpoint in a build without the feature: only checks the name.

@@ -24,6 +24,8 @@ pub const POINTS: &[&str] = &[
     "beforeSyncMetaPage",
     "beforeWriteMetaError",
     "beforeWritebackBuf",
+    "commitAfterPreCommitHook",
+    "commitBeforePreCommitHook",
     "compactAfterAcquiredBatchTxLock",
     "compactAfterCommitBatch",
     "compactAfterCommitScheduledCompact",
@@ -49,6 +51,8 @@ pub const POINTS: &[&str] = &[
     "raftBeforeWALSaveSnaphot",
     "raftDropHeartbeat",
     "resizeFileError",
+    "snapDBDirSyncError",
+    "snapDBRenameBeforeDirSync",
     "walAfterSync",
     "walBeforeSync",
 ];

@@ -6,13 +6,21 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
+use std::pin::pin;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
-use failpoint::failpoint;
+use failpoint::{failpoint, failpoint_async};
+use testkit::ports::ReservedPort;
 
 /// Tells the child process which role to run.
 const ROLE: &str = "FAILPOINT_TEST_ROLE";
+/// Bound on a wait. Far above the usual time, since test machines are busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 fn sync() -> Result<u32, String> {
     failpoint!("walBeforeSync");
@@ -38,6 +46,7 @@ fn child_process() {
         }
         "refused" => println!("{}", failpoint::start().unwrap_err()),
         "http" => over_http(),
+        "tasks" => two_tasks(),
         role => panic!("unknown role: {role}"),
     }
 }
@@ -106,10 +115,42 @@ fn a_panic_term_aborts_the_process() {
 
 #[test]
 fn http_requests_enable_points() {
-    // A port that was free just now.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = stdout(&run_child("http", &[("GOFAIL_HTTP", &port.to_string())]));
+    let port = ReservedPort::new();
+    let output = stdout(&run_child("http", &[("GOFAIL_HTTP", &port.address().to_string())]));
     assert!(output.contains("all requests were answered"), "{output}");
+}
+
+#[test]
+fn a_sleeping_point_suspends_its_task_alone() {
+    let terms = "beforePublishing=1*sleep(50)";
+    let output = stdout(&run_child("tasks", &[("GOFAIL_FAILPOINTS", terms)]));
+    assert!(output.contains("suspended, then done"), "{output}");
+}
+
+/// The first poll returns at once, so that its thread could run other tasks.
+fn two_tasks() {
+    async fn publish() -> u32 {
+        failpoint_async!("beforePublishing");
+        1
+    }
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    failpoint::start().unwrap();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let (mut task, end) = (pin!(publish()), Instant::now() + TIMEOUT);
+    assert!(task.as_mut().poll(&mut cx).is_pending());
+    while task.as_mut().poll(&mut cx).is_pending() {
+        assert!(Instant::now() < end, "the suspended task was not woken");
+        std::thread::park_timeout(TIMEOUT);
+    }
+    failpoint::registry().disable("beforePublishing").unwrap();
+    assert!(pin!(publish()).poll(&mut cx).is_ready(), "a disabled point needs no thread");
+    println!("suspended, then done");
 }
 
 fn over_http() {

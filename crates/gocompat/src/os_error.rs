@@ -13,6 +13,15 @@ pub fn os_error_text(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
+/// Returns Go's text for the failure of a name lookup: `no such host` for an unknown name.
+pub fn lookup_error_text(error: &io::Error) -> String {
+    let text = os_error_text(error);
+    match text.contains("not known") || text.contains("No address") {
+        true => "no such host".to_owned(),
+        false => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +40,13 @@ mod tests {
         for (code, text) in cases {
             assert_eq!(os_error_text(&io::Error::from_raw_os_error(code)), text);
         }
+    }
+
+    #[test]
+    fn an_unknown_name_is_no_such_host() {
+        let unknown = "failed to lookup address information: Name or service not known";
+        assert_eq!(lookup_error_text(&io::Error::other(unknown)), "no such host");
+        assert_eq!(lookup_error_text(&io::Error::other("Try again")), "try again");
     }
 
     #[test]

@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use net::{BLOCKING_THREADS_MAX, Runtimes, SendBudget};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::receive_budget::ReceiveBudget;
 use crate::status::Status;
 
 /// Runs long computations on blocking threads.
 #[derive(Debug)]
 pub struct BlockingPool {
     permits: Arc<Semaphore>,
+    receive_budget: ReceiveBudget,
     stopped: Status,
 }
 
@@ -22,30 +24,27 @@ impl BlockingPool {
     /// Creates a pool of two permits per core. More computations would only take turns, each with
     /// its reply in memory; more permits than blocking threads would queue for a thread.
     ///
-    /// `stopped` is the status when a computation panics or its runtime shuts down.
-    pub(crate) fn new(stopped: Status) -> BlockingPool {
+    /// `receive_budget` counts the requests that wait. `stopped` is the status when a computation
+    /// panics or its runtime shuts down.
+    pub(crate) fn new(receive_budget: ReceiveBudget, stopped: Status) -> BlockingPool {
         let permits = (2 * Runtimes::count_default()).clamp(2, BLOCKING_THREADS_MAX);
-        BlockingPool { permits: Arc::new(Semaphore::new(permits)), stopped }
+        BlockingPool { permits: Arc::new(Semaphore::new(permits)), receive_budget, stopped }
     }
 
     /// Runs `work` on a blocking thread, once its connection has room for the reply. Dropping the
-    /// future before `work` has a permit cancels it.
+    /// future before `work` has a permit cancels it. `request_bytes` are kept until then.
     ///
     /// # Errors
-    /// The error of `work`, or the `stopped` status.
+    /// The error of `work`, the `stopped` status, or that too many requests wait.
     pub async fn run<T: Send + 'static, E: From<Status> + Send + 'static>(
         &self,
         send_budget: &SendBudget,
+        request_bytes: usize,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        let permit = loop {
-            send_budget.wait_for_room().await;
-            let permit = Arc::clone(&self.permits).acquire_owned().await;
-            // Earlier computations may have used up the room meanwhile.
-            if send_budget.has_room() {
-                break permit;
-            }
-        };
+        let permit = wait_with_room(send_budget, &self.permits);
+        let permit = self.receive_budget.count_while(request_bytes, permit).await;
+        let permit = permit.map_err(Status::from)?;
         spawn(work, permit).await.unwrap_or_else(|| Err(self.stopped.clone().into()))
     }
 
@@ -59,6 +58,21 @@ impl BlockingPool {
         async move {
             let permit = permits.acquire_owned().await;
             spawn(work, permit).await
+        }
+    }
+}
+
+/// Acquires a permit while there is room for the reply. Returns none if the semaphore is closed.
+pub async fn wait_with_room(
+    send_budget: &SendBudget,
+    permits: &Arc<Semaphore>,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        send_budget.wait_for_room().await;
+        let permit = Arc::clone(permits).acquire_owned().await.ok();
+        // Earlier replies may have used up the room meanwhile.
+        if send_budget.has_room() {
+            return permit;
         }
     }
 }
@@ -81,23 +95,27 @@ mod tests {
     use std::pin::pin;
     use std::sync::mpsc;
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use bytes::Bytes;
     use net::UNSENT_BYTES_MAX;
 
     use super::*;
+    use crate::receive_budget::RECEIVE_BYTES_MAX;
     use crate::transport::tests::STOPPED;
+
+    const EXCEEDED: &str = "too many requests";
 
     async fn run<T: Send + 'static>(
         pool: &BlockingPool,
         send_budget: &SendBudget,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Status> {
-        pool.run(send_budget, || Ok(work())).await
+        pool.run(send_budget, 0, || Ok(work())).await
     }
 
     fn pool() -> BlockingPool {
-        BlockingPool::new(STOPPED)
+        BlockingPool::new(ReceiveBudget::new(1, EXCEEDED), STOPPED)
     }
 
     #[tokio::test]
@@ -125,7 +143,8 @@ mod tests {
         }
         drop(all);
         assert_eq!(run(&pool, &send_budget, || 7).await, Ok(7));
-        assert_eq!(started.recv(), Err(mpsc::RecvError));
+        let started = started.recv_timeout(Duration::from_secs(60));
+        assert_eq!(started, Err(mpsc::RecvTimeoutError::Disconnected), "the computation ran");
     }
 
     #[tokio::test]
@@ -142,5 +161,19 @@ mod tests {
         assert_eq!(run(&pool, &other, || 7).await, Ok(7), "another connection does not wait");
         drop(unread);
         assert_eq!(next.await.unwrap().len(), UNSENT_BYTES_MAX);
+    }
+
+    #[tokio::test]
+    async fn the_requests_of_waiting_computations_are_bounded() {
+        let (pool, stuck) = (pool(), Arc::new(SendBudget::default()));
+        let _unread = stuck.charge(vec![0; UNSENT_BYTES_MAX].into());
+        let mut cx = Context::from_waker(Waker::noop());
+        let [mut old, mut new] = std::array::from_fn(|_| {
+            Box::pin(pool.run(&stuck, RECEIVE_BYTES_MAX, || Ok::<_, Status>(())))
+        });
+        assert!(old.as_mut().poll(&mut cx).is_pending());
+        assert!(new.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(old.await.unwrap_err().message, EXCEEDED);
+        assert!(new.as_mut().poll(&mut cx).is_pending());
     }
 }

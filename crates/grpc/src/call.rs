@@ -10,6 +10,7 @@
 //! decoded is not counted in metrics, while a stream is counted before anything of it is read.
 
 use std::marker::PhantomData;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -29,6 +30,12 @@ use crate::reply::{Reply, Summary};
 use crate::status::{Code, Status};
 use crate::stream_task::{Sink, StreamSetup, StreamTask};
 use crate::transport::{DecodeError, Transport};
+
+/// The response to a call, as it is produced.
+///
+/// Boxed here, where the method is known, so that its size is that of this method. The futures that
+/// await it stay small: a future holds its arguments twice, and moves them when it is first polled.
+pub type ResponseFuture<'a, O> = Pin<Box<dyn Future<Output = Response<Body<O>>> + Send + 'a>>;
 
 /// A call that has arrived: a context `C` for the handler, an observer `O` and a request body `B`.
 #[derive(Debug)]
@@ -60,44 +67,62 @@ impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
     }
 
     /// Runs a unary call. The interceptor may refuse the request before the handler runs.
-    pub async fn unary<Q, R, E, F>(
+    pub fn unary<Q, R, E, F>(
         self,
-        interceptor: impl FnOnce(&C, &Q) -> Result<(), Status>,
-        handler: impl FnOnce(C, Q) -> F,
-    ) -> Response<Body<O>>
+        interceptor: impl FnOnce(&C, &Q) -> Result<(), Status> + Send + 'a,
+        handler: impl FnOnce(C, Q) -> F + Send + 'a,
+    ) -> ResponseFuture<'a, O>
     where
-        Q: Message + Default,
-        R: Reply,
-        E: Into<Status>,
-        F: Future<Output = Result<R, E>>,
+        C: Send + 'a,
+        Q: Message + Default + 'a,
+        R: Reply + Send + 'a,
+        E: Into<Status> + Send + 'a,
+        F: Future<Output = Result<R, E>> + Send + 'a,
     {
         let Call { context, mut observer, transport, connection, method, .. } = self;
-        let Call { format, deadline, messages, .. } = self;
-        let encoding = format.encoding;
-        // Boxed, with the size of this method's future: the futures that await this one move it.
-        let reply = Box::pin(async {
-            let message = deadline.limit(single_message(messages)).await?;
-            observer.received_bytes(message.len());
-            let request = decode(transport, method, message.clone())
-                .map_err(|error| undecodable("error unmarshalling request", error))?;
-            observer.start();
-            let result = match interceptor(&context, &request) {
-                Ok(()) => deadline.limit(handler(context, request)).await,
-                Err(refused) => Err(refused),
+        let Call { format, deadline, mut messages, .. } = self;
+        Box::pin(async move {
+            let received = deadline.limit(pin!(single_message(&mut messages))).await;
+            // Further messages of the client are of no use and must not fill the flow-control
+            // window of its connection.
+            drop(messages);
+            let decoded = received.and_then(|message| {
+                observer.received_bytes(message.len());
+                let request = decode(transport, method, message.clone())
+                    .map_err(|error| undecodable("error unmarshalling request", error))?;
+                Ok((message, request))
+            });
+            let reply = match decoded {
+                Err(status) => Err(status),
+                Ok((message, request)) => {
+                    observer.start();
+                    let result = match interceptor(&context, &request) {
+                        Err(refused) => Err(refused),
+                        Ok(()) => {
+                            let handled = pin!(async {
+                                // The client has to read enough of the replies before.
+                                let room = connection.send_budget.wait_for_own_room();
+                                let budget = &transport.receive_budget;
+                                budget.count_while(message.len(), room).await?;
+                                handler(context, request).await.map_err(Into::into)
+                            });
+                            deadline.limit::<R, Status>(handled).await
+                        }
+                    };
+                    let framed = observe_reply(&mut observer, connection, &message, result);
+                    let (encoding, budget) = (format.encoding, &connection.send_budget);
+                    match framed {
+                        Ok(framed) => encoding.compress(framed, &transport.blocking, budget).await,
+                        Err(status) => Err(status),
+                    }
+                }
             };
-            observer.handled(result.as_ref().map_or_else(|status| status.code, |_| Code::Ok));
-            let summary = result.as_ref().map_or(Summary::default(), Reply::summary);
-            let framed = result.and_then(Reply::into_frame);
-            let length = framed.as_ref().ok().map(|framed| framed.len() - PREFIX);
-            observer.replied(connection, &message, length.map(|length| (summary, length)));
-            encoding.compress(framed?, &transport.blocking, &connection.send_budget).await
+            observer.finish(reply.as_ref().err().unwrap_or(&Status::OK));
+            match reply {
+                Ok(message) => format.response(Body::unary(message, &Status::OK)),
+                Err(status) => format.refused(&status),
+            }
         })
-        .await;
-        observer.finish(reply.as_ref().err().unwrap_or(&Status::OK));
-        match reply {
-            Ok(message) => format.response(Body::unary(message, &Status::OK)),
-            Err(status) => format.refused(&status),
-        }
     }
 
     /// Runs a call with one request and many replies. As with etcd, the response headers wait for
@@ -105,11 +130,11 @@ impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
     ///
     /// The interceptor returns whether the stream is conditional (see
     /// [`StreamRegistry::end_conditional`](crate::StreamRegistry::end_conditional)).
-    pub async fn server_stream<Q, E, F>(
+    pub fn server_stream<Q, E, F>(
         self,
-        interceptor: impl FnOnce(&C) -> Result<bool, Status>,
+        interceptor: impl FnOnce(&C) -> Result<bool, Status> + Send + 'a,
         handler: impl FnOnce(C, Q, Replies<O::Counter>) -> F + Send + 'static,
-    ) -> Response<Body<O>>
+    ) -> ResponseFuture<'a, O>
     where
         C: Send + 'static,
         Q: Message + Default + 'static,
@@ -120,24 +145,25 @@ impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
             let request = requests.single().await?;
             handler(context, request, replies).await
         };
-        Box::pin(self.stream(interceptor, true, handler)).await
+        Box::pin(self.stream(interceptor, true, handler))
     }
 
     /// Runs a call with many requests and many replies. The response headers are sent at once: some
     /// clients wait for them before they send a request.
     ///
     /// The interceptor returns whether the stream is conditional.
-    pub async fn bidi_stream<Q, E, F>(
+    pub fn bidi_stream<Q, E, F>(
         self,
-        interceptor: impl FnOnce(&C) -> Result<bool, Status>,
-        handler: impl FnOnce(C, Requests<B, Q, O::Counter>, Replies<O::Counter>) -> F,
-    ) -> Response<Body<O>>
+        interceptor: impl FnOnce(&C) -> Result<bool, Status> + Send + 'a,
+        handler: impl FnOnce(C, Requests<B, Q, O::Counter>, Replies<O::Counter>) -> F + Send + 'a,
+    ) -> ResponseFuture<'a, O>
     where
+        C: Send + 'a,
         Q: Message + Default + 'static,
         E: From<Status> + Into<Status> + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
     {
-        Box::pin(self.stream(interceptor, false, handler)).await
+        Box::pin(self.stream(interceptor, false, handler))
     }
 
     async fn stream<Q, E, F>(
@@ -270,6 +296,21 @@ impl<K: MessageCounter> Replies<K> {
     }
 }
 
+/// Frames the reply of a unary call, and reports it with its request.
+fn observe_reply<O: Observer>(
+    observer: &mut O,
+    connection: &Connection,
+    request: &Bytes,
+    result: Result<impl Reply, Status>,
+) -> Result<Bytes, Status> {
+    observer.handled(result.as_ref().map_or_else(|status| status.code, |_| Code::Ok));
+    let summary = result.as_ref().map_or(Summary::default(), Reply::summary);
+    let framed = result.and_then(|reply| reply.into_charged_frame(&connection.send_budget));
+    let length = framed.as_ref().ok().map(|framed| framed.len() - PREFIX);
+    observer.replied(connection, request, length.map(|length| (summary, length)));
+    framed
+}
+
 /// Appends a framed reply. Returns its length without the prefix.
 fn write_framed(reply: &impl Reply, out: &mut BytesMut) -> Result<usize, Status> {
     let before = out.len() + PREFIX;
@@ -277,9 +318,8 @@ fn write_framed(reply: &impl Reply, out: &mut BytesMut) -> Result<usize, Status>
     Ok(out.len() - before)
 }
 
-/// Receives the only message of a unary call. Consumes the body: further messages of the client are
-/// of no use and must not fill the flow-control window of its connection.
-async fn single_message<B: RequestBody>(mut messages: Messages<B>) -> Result<Bytes, Status> {
+/// Receives the only message of a unary call.
+async fn single_message<B: RequestBody>(messages: &mut Messages<B>) -> Result<Bytes, Status> {
     match messages.next().await {
         Ok(Some(message)) => Ok(message),
         // Compat: grpc-go reports these two without a code of their own.

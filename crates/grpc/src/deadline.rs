@@ -4,6 +4,7 @@
 //!   grpc-timeout: 4999m      4999 milliseconds     units H M S m u n, at most eight digits
 //! ```
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
@@ -27,11 +28,21 @@ impl Deadline {
         Deadline(Some(Instant::now() + timeout.min(TIMEOUT_MAX)))
     }
 
-    /// Runs `work` until the deadline.
+    /// Returns whether the deadline has passed. Timers notice that up to a millisecond later.
+    pub fn has_passed(self) -> bool {
+        self.0.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Runs `work` until the deadline, or not at all if that has passed.
+    ///
+    /// `work` is pinned by the caller: it may be large, and would be stored here several times.
     pub(crate) async fn limit<T, E: Into<Status>>(
         self,
-        work: impl Future<Output = Result<T, E>>,
+        work: Pin<&mut impl Future<Output = Result<T, E>>>,
     ) -> Result<T, Status> {
+        if self.has_passed() {
+            return Err(Status::DEADLINE_EXCEEDED);
+        }
         match self.0 {
             None => work.await.map_err(Into::into),
             Some(at) => match tokio::time::timeout_at(at, work).await {
@@ -41,12 +52,15 @@ impl Deadline {
         }
     }
 
-    /// Calls `late` when the deadline passes, unless the timer is dropped before.
-    pub(crate) fn when_passed(self, late: impl FnOnce() + Send + 'static) -> Option<DeadlineTimer> {
+    /// Runs `callback` when the deadline passes, unless the timer is dropped before.
+    pub(crate) fn call_at_deadline(
+        self,
+        callback: impl FnOnce() + Send + 'static,
+    ) -> Option<DeadlineTimer> {
         let at = self.0?;
         let task = tokio::spawn(async move {
             tokio::time::sleep_until(at).await;
-            late();
+            callback();
         });
         Some(DeadlineTimer(task.abort_handle()))
     }
@@ -89,6 +103,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[test]
@@ -111,9 +127,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_beyond_the_deadline_is_dropped() {
         let never = std::future::pending::<Result<(), Status>>();
-        let ended = Deadline::after(Duration::from_secs(5)).limit(never).await;
+        let seven = || Box::pin(async { Ok::<_, Status>(7) });
+        let ended = Deadline::after(Duration::from_secs(5)).limit(pin!(never)).await;
         assert_eq!(ended, Err(Status::DEADLINE_EXCEEDED));
-        assert_eq!(Deadline::after(Duration::MAX).limit(async { Ok::<_, Status>(7) }).await, Ok(7));
-        assert_eq!(Deadline::default().limit(async { Ok::<_, Status>(7) }).await, Ok(7));
+        assert_eq!(Deadline::after(Duration::MAX).limit(seven().as_mut()).await, Ok(7));
+        let late = Deadline::after(Duration::ZERO);
+        assert!(late.has_passed() && !Deadline::default().has_passed());
+        assert_eq!(late.limit(seven().as_mut()).await, Err(Status::DEADLINE_EXCEEDED));
+        assert_eq!(Deadline::default().limit(seven().as_mut()).await, Ok(7));
     }
 }

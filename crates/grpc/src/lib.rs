@@ -43,16 +43,18 @@ mod stream_task;
 mod streams;
 mod transport;
 
-pub use blocking::BlockingPool;
+pub use blocking::{BlockingPool, wait_with_room};
 pub use body::Body;
-pub use call::{Call, Replies, Requests};
+pub use call::{Call, Replies, Requests, ResponseFuture};
 pub use deadline::Deadline;
 pub use headers::{Headers, Rejection, illegal_base64_at};
+#[cfg(fuzzing)]
+pub use message::read_pieces;
 pub use message::{PREFIX, RequestBody, frame_message};
 pub use method::{Kind, Method, MethodTable};
 pub use observer::{MessageCounter, Observer};
 pub use receive_budget::{ReceiveBudget, ReceiveError, Receiving};
-pub use reply::{FramedReply, Reply, Summary, put_length};
+pub use reply::{FramedReply, Reply, Summary};
 pub use status::{CODES, Code, Status};
 pub use streams::StreamRegistry;
 pub use transport::{DecodeError, Transport, TransportConfig};

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A message that arrives in one piece, which is nearly every message, is handed on without a copy.
-//! A message in several pieces is joined first, and decompressed if needed (`compression`).
-//! Nothing is read ahead: bytes that the caller has not asked for stay with the connection, whose
+//! A message in several pieces is joined first, and decompressed if needed (`compression`). Nothing
+//! is read ahead: bytes that the caller has not requested stay with the connection, whose
 //! flow-control window then closes.
 //!
 //! The error texts are those of grpc-go ([`ReadError`]).
@@ -19,6 +19,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http_body::Body;
+use net::BoxError;
 
 use crate::compression::{COMPRESSED, Decompression, Encoding, gzip};
 use crate::receive_budget::{ReceiveError, Receiving};
@@ -32,9 +33,15 @@ pub const PREFIX: usize = 5;
 const SEND_MAX: usize = i32::MAX as usize;
 
 /// The body of a request, in pieces as they were received.
-pub trait RequestBody: Body<Data = Bytes, Error: Display> + Send + Unpin + 'static {}
+pub trait RequestBody:
+    Body<Data = Bytes, Error: Display + Into<BoxError>> + Send + Unpin + 'static
+{
+}
 
-impl<B: Body<Data = Bytes, Error: Display> + Send + Unpin + 'static> RequestBody for B {}
+impl<B> RequestBody for B where
+    B: Body<Data = Bytes, Error: Display + Into<BoxError>> + Send + Unpin + 'static
+{
+}
 
 /// The messages of a request body.
 #[derive(Debug)]
@@ -117,9 +124,9 @@ impl<B: RequestBody> Messages<B> {
         let decompressed = match decompression.poll(cx) {
             Poll::Ready(decompressed) => decompressed,
             Poll::Pending => {
-                let kept = decompression.kept_bytes();
+                let held_bytes = decompression.kept_bytes();
                 let budget = &self.transport.receive_budget;
-                Err(ready!(self.receiving.poll_wait(budget, kept, cx)).into())
+                Err(ready!(self.receiving.poll_wait(budget, held_bytes, cx)).into())
             }
         };
         self.decompression = None;
@@ -182,7 +189,8 @@ pub(crate) enum ReadError {
     /// The rest of the message is not awaited.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// The client or its connection has gone. The status is only counted in metrics.
+    /// The client has disconnected or its connection was dropped. The status is only counted in
+    /// metrics.
     #[error("context canceled")]
     Canceled,
 }
@@ -290,7 +298,7 @@ pub fn frame_message(message: &[u8]) -> Result<Bytes, Status> {
 ///
 /// # Errors
 /// The message is too long. It is then removed from the buffer.
-pub fn put_length(out: &mut BytesMut, start: usize) -> Result<(), Status> {
+pub(crate) fn put_length(out: &mut BytesMut, start: usize) -> Result<(), Status> {
     let length = out.len() - start - PREFIX;
     if length > SEND_MAX {
         out.truncate(start);
@@ -301,6 +309,46 @@ pub fn put_length(out: &mut BytesMut, start: usize) -> Result<(), Status> {
     let length = u32::try_from(length).expect("SEND_MAX is 2^31-1");
     out[start + 1..start + PREFIX].copy_from_slice(&length.to_be_bytes());
     Ok(())
+}
+
+/// Reads the messages of a body that arrives in these pieces, up to the first error. A piece that
+/// is empty is a moment in which nothing has arrived.
+#[cfg(fuzzing)]
+pub async fn read_pieces(
+    pieces: Vec<Bytes>,
+    transport: Arc<Transport>,
+    is_gzip: bool,
+) -> (Vec<Bytes>, Option<Status>) {
+    struct PiecewiseBody(std::vec::IntoIter<Bytes>);
+
+    impl Body for PiecewiseBody {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+            match self.0.next() {
+                Some(nothing) if nothing.is_empty() => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                piece => Poll::Ready(piece.map(|piece| Ok(http_body::Frame::data(piece)))),
+            }
+        }
+    }
+
+    let encoding = if is_gzip { Encoding::Gzip } else { Encoding::Identity };
+    let mut messages = Messages::new(PiecewiseBody(pieces.into_iter()), transport, encoding);
+    let mut all = Vec::new();
+    loop {
+        match messages.next().await {
+            Ok(Some(message)) => all.push(message),
+            Ok(None) => return (all, None),
+            Err(error) => return (all, Some(error.into())),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use net::Connection;
 use crate::reply::Summary;
 use crate::status::{Code, Status};
 
-/// Observes one call. Dropping an observer before `finish` means that the client has gone.
+/// Observes one call. Dropping an observer before `finish` means that the client has disconnected.
 pub trait Observer: Send + 'static {
     /// Counts the messages of a stream.
     type Counter: MessageCounter;

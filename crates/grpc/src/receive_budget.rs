@@ -13,9 +13,13 @@
 //! ```
 //!
 //! A message that arrives in one piece is never counted, nor is one of which more bytes can be read
-//! at once: only waiting messages count.
+//! at once: only waiting messages count. A complete request counts too while its call waits for
+//! room for the response ([`ReceiveBudget::count_while`]): its bytes no longer fill the
+//! flow-control window of the connection, so that a client that does not read could send any number
+//! of them.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -47,6 +51,23 @@ impl ReceiveBudget {
     pub(crate) fn new(bytes_max: usize, exceeded: &'static str) -> ReceiveBudget {
         let weight_max = RECEIVE_BYTES_MAX.max(bytes_max.saturating_mul(LONGEST_MIN));
         ReceiveBudget { limit: EvictingLimit::new(weight_max), exceeded }
+    }
+
+    /// Awaits `room`, and counts the `bytes` of a request that is kept until then.
+    ///
+    /// # Errors
+    /// The request was evicted, or waited for too long. It has had no effect.
+    pub async fn count_while<T>(
+        &self,
+        bytes: usize,
+        room: impl Future<Output = T>,
+    ) -> Result<T, ReceiveError> {
+        let (mut room, mut receiving) = (pin!(room), Receiving::default());
+        poll_fn(|cx| match room.as_mut().poll(cx) {
+            Poll::Ready(room) => Poll::Ready(Ok(room)),
+            Poll::Pending => receiving.poll_wait(self, bytes, cx).map(Err),
+        })
+        .await
     }
 }
 
@@ -148,6 +169,31 @@ mod tests {
         assert_eq!(second.poll_wait(&budget, RECEIVE_BYTES_MAX, &mut cx), Poll::Pending);
         assert_eq!(first.poll_wait(&budget, 0, &mut cx), Poll::Pending);
         assert_eq!(second.poll_wait(&budget, RECEIVE_BYTES_MAX, &mut cx), Poll::Pending);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_for_room_is_counted_until_there_is() {
+        let (budget, mut cx) = (budget(1), Context::from_waker(Waker::noop()));
+        let (has_room, room) = tokio::sync::oneshot::channel();
+        let mut waiting = pin!(budget.count_while(RECEIVE_BYTES_MAX, room));
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        assert!(budget.limit.is_full());
+        has_room.send(7).unwrap();
+        assert_eq!(waiting.as_mut().await, Ok(Ok(7)));
+        assert_eq!(budget.count_while(RECEIVE_BYTES_MAX, async { 8 }).await, Ok(8));
+        assert!(!budget.limit.is_full(), "a call that need not wait is not counted");
+    }
+
+    #[tokio::test]
+    async fn the_request_that_has_waited_the_longest_for_room_is_evicted_first() {
+        let (budget, mut cx) = (budget(1), Context::from_waker(Waker::noop()));
+        let [mut old, mut new] = std::array::from_fn(|_| {
+            Box::pin(budget.count_while(RECEIVE_BYTES_MAX, std::future::pending::<()>()))
+        });
+        assert!(old.as_mut().poll(&mut cx).is_pending());
+        assert!(new.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(old.await, Err(ReceiveError::BudgetExceeded(EXCEEDED)));
+        assert!(new.as_mut().poll(&mut cx).is_pending());
     }
 
     #[tokio::test(start_paused = true)]

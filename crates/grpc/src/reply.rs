@@ -6,14 +6,12 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use net::SendBudget;
 use prost::Message;
 
-use crate::message::{PREFIX, frame};
+use crate::message::{PREFIX, put_length};
 use crate::status::Status;
-
-pub use crate::message::put_length;
 
 /// A reply that can be written.
 pub trait Reply {
@@ -30,6 +28,17 @@ pub trait Reply {
         Summary::default()
     }
 
+    /// Returns the encoded reply behind this many zeros.
+    fn into_message(self, headroom: usize) -> BytesMut
+    where
+        Self: Sized,
+    {
+        let mut out = BytesMut::with_capacity(headroom + self.size_hint());
+        out.put_bytes(0, headroom);
+        self.write(&mut out);
+        out
+    }
+
     /// Returns the reply with its length prefix.
     ///
     /// # Errors
@@ -38,9 +47,20 @@ pub trait Reply {
     where
         Self: Sized,
     {
-        let mut out = BytesMut::with_capacity(PREFIX + self.size_hint());
-        frame(&mut out, |out| self.write(out))?;
+        let mut out = self.into_message(PREFIX);
+        put_length(&mut out, 0)?;
         Ok(out.freeze())
+    }
+
+    /// Returns the reply with its length prefix, whose bytes count as unsent until they are sent.
+    ///
+    /// # Errors
+    /// The reply is too long to be sent.
+    fn into_charged_frame(self, send_budget: &Arc<SendBudget>) -> Result<Bytes, Status>
+    where
+        Self: Sized,
+    {
+        Ok(send_budget.charge(self.into_frame()?))
     }
 }
 
@@ -86,7 +106,7 @@ impl FramedReply {
     /// The reply is too long to be sent.
     pub fn new(reply: impl Reply, send_budget: &Arc<SendBudget>) -> Result<FramedReply, Status> {
         let summary = reply.summary();
-        Ok(FramedReply { bytes: send_budget.charge(reply.into_frame()?), summary })
+        Ok(FramedReply { bytes: reply.into_charged_frame(send_budget)?, summary })
     }
 
     /// The encoded message without its length prefix.
@@ -111,6 +131,11 @@ impl Reply for FramedReply {
     fn into_frame(self) -> Result<Bytes, Status> {
         Ok(self.bytes)
     }
+
+    /// Returns the bytes, which were charged when the reply was framed.
+    fn into_charged_frame(self, _: &Arc<SendBudget>) -> Result<Bytes, Status> {
+        Ok(self.bytes)
+    }
 }
 
 #[cfg(test)]
@@ -128,5 +153,19 @@ mod tests {
         framed.write(&mut out);
         assert_eq!(out, [8, 5][..]);
         assert_eq!(framed.into_frame().unwrap(), [0, 0, 0, 0, 2, 8, 5][..]);
+    }
+
+    #[test]
+    fn a_long_reply_is_charged_once_however_it_is_framed() {
+        let long = || vec![7_u8; net::UNSENT_BYTES_MAX];
+        let budget = Arc::new(SendBudget::default());
+        let frame = long().into_charged_frame(&budget).unwrap();
+        assert!(!budget.has_room(), "a plain message is charged");
+        drop(frame);
+        let framed = FramedReply::new(long(), &budget).unwrap();
+        let frame = framed.into_charged_frame(&budget).unwrap();
+        assert!(!budget.has_room());
+        drop(frame);
+        assert!(budget.has_room(), "all of it is refunded");
     }
 }

@@ -81,9 +81,12 @@ impl<O: Observer> StreamTask<O> {
     ) -> Arc<StreamTask<O>> {
         let StreamSetup { registry, conditional, deadline, observer } = setup;
         let task = Arc::new_cyclic(|task: &Weak<StreamTask<O>>| {
-            let late = task.clone();
-            let timer = deadline.when_passed(move || {
-                late.upgrade().into_iter().for_each(|late| late.end(Status::DEADLINE_EXCEEDED));
+            let expired = task.clone();
+            let timer = deadline.call_at_deadline(move || {
+                expired
+                    .upgrade()
+                    .into_iter()
+                    .for_each(|expired| expired.end(Status::DEADLINE_EXCEEDED));
             });
             StreamTask {
                 buffer: Arc::clone(&sink.buffer),

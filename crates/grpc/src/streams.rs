@@ -22,7 +22,7 @@ pub(crate) trait EndStream: Send + Sync {
 #[derive(Debug)]
 pub struct StreamRegistry {
     streams: Mutex<Streams>,
-    /// Tells waiters that are not streams.
+    /// Notifies waiters that are not streams.
     closed: watch::Sender<bool>,
     stopped: Status,
 }

@@ -52,10 +52,11 @@ pub struct Transport {
 impl Transport {
     /// Creates the shared state of all calls.
     pub fn new(config: TransportConfig) -> Transport {
+        let receive_budget = ReceiveBudget::new(config.partial_bytes_max, config.budget_exceeded);
         Transport {
             message_bytes_max: config.message_bytes_max,
-            receive_budget: ReceiveBudget::new(config.partial_bytes_max, config.budget_exceeded),
-            blocking: BlockingPool::new(config.stopped.clone()),
+            blocking: BlockingPool::new(receive_budget.clone(), config.stopped.clone()),
+            receive_budget,
             streams: Arc::new(StreamRegistry::new(config.stopped)),
             repair: config.repair,
         }

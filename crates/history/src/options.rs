@@ -3,8 +3,8 @@
 /// Facts about the store that a history does not contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How early a lease may expire: the lead that a member's clock may have over the clock of the
-    /// history.
+    /// The time by which a lease may expire early: the lead that a member's clock may have over
+    /// the clock of the history.
     pub lease_slack_ns: u64,
     /// Whether the store enforces permissions; a watch may then be canceled for lack of one.
     pub has_permissions: bool,

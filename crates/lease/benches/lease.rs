@@ -96,18 +96,24 @@ fn restore(backend: &Backend, effort: Effort) -> Lessor {
     let view = backend.view();
     let lessor = Lessor::new(Config::default());
     let start = Instant::now();
-    let kept = bytes_kept(|| lessor.restore(&view).unwrap());
+    let heap_bytes = heap_bytes_of(|| lessor.restore(&view).unwrap());
     let took = start.elapsed();
     assert_eq!(lessor.len(), effort.leases);
     println!("restore                      {:>12.0} /s", rate(effort.leases as u64, took));
-    println!("a follower keeps             {:>12.1} bytes a lease", kept / effort.leases as f64);
+    println!(
+        "a follower keeps             {:>12.1} bytes a lease",
+        heap_bytes / effort.leases as f64
+    );
     lessor
 }
 
 /// Promotes the lessor while another thread renews and measures its waits.
 fn promote(lessor: &Lessor, effort: Effort) {
-    let kept = bytes_kept(|| lessor.promote(Duration::ZERO, Duration::ZERO));
-    println!("a leader keeps, on top       {:>12.1} bytes a lease", kept / effort.leases as f64);
+    let heap_bytes = heap_bytes_of(|| lessor.promote(Duration::ZERO, Duration::ZERO));
+    println!(
+        "a leader keeps, on top       {:>12.1} bytes a lease",
+        heap_bytes / effort.leases as f64
+    );
     lessor.demote();
 
     let done = AtomicBool::new(false);
@@ -190,11 +196,11 @@ fn attach(lessor: &Lessor, effort: Effort) {
     let key = |n: usize| format!("/registry/events/default/{n:015}");
     let ids: Vec<_> = (0..keys).map(|n| (id(n), key(n))).collect();
     let start = Instant::now();
-    let kept = bytes_kept(|| {
+    let heap_bytes = heap_bytes_of(|| {
         ids.iter().for_each(|(id, key)| assert!(lessor.attach(*id, key.as_bytes())));
     });
     println!("attach                       {:>12.0} /s", rate(keys as u64, start.elapsed()));
-    println!("an attached key of 40 bytes  {:>12.1} bytes", kept / keys as f64);
+    println!("an attached key of 40 bytes  {:>12.1} bytes", heap_bytes / keys as f64);
 }
 
 fn time(act: impl FnOnce()) -> Duration {
@@ -212,7 +218,7 @@ fn rate(units: u64, took: Duration) -> f64 {
 }
 
 /// Returns the bytes that this thread has allocated and not freed.
-fn bytes_kept(act: impl FnOnce()) -> f64 {
+fn heap_bytes_of(act: impl FnOnce()) -> f64 {
     allocation_counter::measure(act).bytes_current as f64
 }
 

@@ -88,7 +88,7 @@ pub use error::{GrantError, RenewError, RevokeError};
 pub use lessor::{Lessor, TimeToLive};
 pub use metrics::{Counts, TTL_BUCKETS};
 pub use primary::{
-    CHECKPOINT_BATCH_MAX, CHECKPOINTS_PER_TURN_MAX, Checkpoint, EXPIRED_PER_TURN_MAX, Renewal,
-    TURN_INTERVAL, Turn,
+    CHECKPOINT_BATCH_MAX, CHECKPOINTS_PER_TURN_MAX, Checkpoint, EXPIRED_PER_TURN_MAX, LessorTurn,
+    Renewal, TURN_INTERVAL,
 };
 pub use spread::SPREAD_LEASES_MIN;

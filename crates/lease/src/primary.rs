@@ -7,7 +7,7 @@
 //!   demote ──► deadlines and queues are invalid
 //! ```
 //!
-//! A single number, the [`PrimaryEpoch`], tells whether the lessor is primary: promotion makes it
+//! A single number, the [`PrimaryEpoch`], shows whether the lessor is primary: promotion makes it
 //! odd and then sets the deadlines shard by shard; demotion makes it even. A shard is primary only
 //! in the epoch in which its deadlines were set. So a demotion takes effect without a lock, and
 //! ends a promotion that is in progress.
@@ -65,17 +65,17 @@ pub enum Renewal {
 
 /// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct LessorTurn {
     /// The leases to revoke, earliest deadline first.
     pub expired: Vec<LeaseId>,
-    /// Checkpoints to propose; see [`Turn::checkpoint_batches`].
+    /// Checkpoints to propose; see [`LessorTurn::checkpoint_batches`].
     pub checkpoints: Vec<Checkpoint>,
     /// The time before which another turn finds nothing. In the past if this turn reached a bound.
     /// `None` if nothing is queued.
     pub next_due: Option<Duration>,
 }
 
-impl Turn {
+impl LessorTurn {
     /// Splits the checkpoints into proposals.
     pub fn checkpoint_batches(&self) -> impl Iterator<Item = &[Checkpoint]> {
         self.checkpoints.chunks(CHECKPOINT_BATCH_MAX)
@@ -165,10 +165,10 @@ impl Lessor {
     /// Finds expired leases and due checkpoints, if this lessor is primary. A lease that is
     /// reported and not revoked is reported again after
     /// [`Config::expired_retry`](crate::Config::expired_retry).
-    pub fn turn(&self, now: Duration) -> Turn {
+    pub fn turn(&self, now: Duration) -> LessorTurn {
         let (epoch, now) = (self.epoch(), MonotonicTime::from_clock(now));
         if !epoch.is_primary() {
-            return Turn::default();
+            return LessorTurn::default();
         }
         let (retry, interval) = (self.config.expired_retry, self.config.checkpoint_interval);
         let expired = self.take(epoch, now, EXPIRED_PER_TURN_MAX, Shard::expiry_due, |shard| {
@@ -178,7 +178,7 @@ impl Lessor {
             self.take(epoch, now, CHECKPOINTS_PER_TURN_MAX, Shard::checkpoint_due, |shard| {
                 shard.take_checkpoint(now, interval)
             });
-        Turn { expired, checkpoints, next_due: self.next_due(epoch) }
+        LessorTurn { expired, checkpoints, next_due: self.next_due(epoch) }
     }
 
     /// Takes at most `max` due items, each from the shard with the earliest, in steps that release

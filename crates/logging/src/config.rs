@@ -61,7 +61,7 @@ pub enum Output {
     File(String),
 }
 
-/// When a log file is rotated, and which backups are kept.
+/// The rule by which a log file is rotated and backups are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// `maxsize`: the file is rotated before it grows past this size, in MiB. Zero is 100.
@@ -72,7 +72,7 @@ pub struct Rotation {
     pub backups_max: u64,
     /// `localtime`: backup names have local time instead of UTC.
     pub local_time: bool,
-    /// `compress`: refused when logging starts.
+    /// `compress`: backups are compressed with gzip.
     pub compress: bool,
 }
 
@@ -90,11 +90,6 @@ impl LogConfig {
         outputs.sort();
         outputs.dedup();
         outputs
-    }
-
-    /// Returns whether compressed backups are asked for, which is not implemented.
-    pub(super) fn wants_compression(&self) -> bool {
-        self.rotation.as_ref().is_some_and(|rotation| rotation.compress)
     }
 }
 

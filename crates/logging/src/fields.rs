@@ -204,14 +204,14 @@ struct Chain<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
+        let mut printed = self.0.to_string();
+        f.write_str(&printed)?;
         let mut source = self.0.source();
         while let Some(error) = source {
             let text = error.to_string();
-            if !said.contains(&text) {
+            if !printed.contains(&text) {
                 write!(f, ": {text}")?;
-                said = text;
+                printed = text;
             }
             source = error.source();
         }

@@ -64,11 +64,6 @@ pub const SHUTDOWN_FLUSH_MAX: Duration = Duration::from_secs(2);
 /// Logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Compressed backups are not implemented. Refused rather than ignored.
-    #[error(
-        "log rotation with \"compress\": true is not yet supported by Bowline; set it to false"
-    )]
-    Compress,
     /// An output cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -99,9 +94,6 @@ pub fn start(config: &LogConfig) -> Result<LogGuard, StartError> {
 /// Opens the outputs and returns a dispatcher for them, without changing the global state of the
 /// process.
 pub fn build(config: &LogConfig) -> Result<(Dispatch, LogGuard), StartError> {
-    if config.wants_compression() {
-        return Err(StartError::Compress);
-    }
     let sinks = open::open_all(config, Path::new(sink::journal::SOCKET))?;
     // Compat: as in etcd, lines to the journal are not sampled; it has a rate limit of its own.
     let sampler = (!config.outputs.contains(&Output::Journal)).then(Sampler::new);

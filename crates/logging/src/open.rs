@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The expected texts are those of etcd 3.7.1.
+    /// The expected texts are those of etcd 3.7.
     #[test]
     fn outputs_that_cannot_be_opened_have_etcds_errors() {
         for (typed, expected) in [

@@ -37,13 +37,17 @@ const OURS: &[&str] = &[
     "net",
     "node",
     "peer",
+    "profile",
     "proto",
+    "proxy",
     "raft",
     "rpc",
     "server",
     "sim",
+    "simkit",
     "sync",
     "testkit",
+    "testmember",
     "tls",
     "trace",
     "types",
@@ -77,8 +81,8 @@ pub(super) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Creates a caller from the compiler's path of the file. For a file in `src`, the crate's
-    /// folder is the directory.
+    /// Creates a caller from the compiler's path of the file. For a file in `src`, the directory is
+    /// that of the crate.
     pub(super) fn new(path: &'a str, line: u32) -> Self {
         let (above, file) = path.rsplit_once('/').unwrap_or(("", path));
         let above = above.strip_suffix("/src").unwrap_or(above);
@@ -106,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_keeps_the_last_folder_other_than_src() {
+    fn a_caller_keeps_the_last_directory_other_than_src() {
         let short = |path| Caller::new(path, 7).to_string();
         assert_eq!(short("crates/server/src/apply/kv.rs"), "apply/kv.rs:7");
         assert_eq!(short("crates/raft/src/election.rs"), "raft/election.rs:7");

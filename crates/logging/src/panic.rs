@@ -37,11 +37,11 @@ pub(super) struct PanicLog {
 
 /// Installs the panic hook.
 pub(super) fn install(log: PanicLog) {
-    let usual = std::panic::take_hook();
+    let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         log.write(info);
         if !log.is_on_stderr {
-            usual(info);
+            previous(info);
         }
     }));
 }

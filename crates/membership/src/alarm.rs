@@ -88,8 +88,18 @@ impl AlarmStore {
     pub fn get(&self, alarm: i32) -> Vec<AlarmMember> {
         let all = alarm == i32::from(AlarmType::None);
         let raised = self.raised.read();
-        let asked = raised.iter().filter(|(kind, _)| all || *kind == alarm);
-        asked.map(|&(alarm, member)| AlarmMember { member_id: member.0, alarm }).collect()
+        let selected = raised.iter().filter(|(kind, _)| all || *kind == alarm);
+        selected.map(|&(alarm, member)| AlarmMember { member_id: member.0, alarm }).collect()
+    }
+
+    /// Returns the alarm that refuses a request on keys: CORRUPT refuses all of them, NOSPACE those
+    /// that need space.
+    #[must_use]
+    pub fn refusing(&self, needs_space: bool) -> Option<AlarmType> {
+        let raised = self.raised.read();
+        let is_raised = |alarm: &AlarmType| raised.iter().any(|(kind, _)| *kind == *alarm as i32);
+        let candidates = [AlarmType::Corrupt, AlarmType::Nospace];
+        candidates.into_iter().take(1 + usize::from(needs_space)).find(is_raised)
     }
 
     /// Returns whether any member has raised an alarm of a kind, or any alarm for NONE.

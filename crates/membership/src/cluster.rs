@@ -69,6 +69,12 @@ impl Cluster {
         self.local
     }
 
+    /// Returns whether the local member is a learner.
+    #[must_use]
+    pub fn is_learner(&self) -> bool {
+        self.now.read().is_learner(self.local)
+    }
+
     /// Returns the current membership.
     #[must_use]
     pub fn now(&self) -> Arc<Membership> {

@@ -31,10 +31,10 @@ pub enum ConfChangeRefusal {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The context of a conf change is not a member.
-    #[error("context of a membership change: {0}")]
+    #[error("context of a conf change: {0}")]
     Context(#[source] serde_json::Error),
     /// A conf change and its context name different members.
-    #[error("a membership change of {change} comes with member {context}")]
+    #[error("conf change of member {change} has the context of member {context}")]
     DifferentId {
         /// The member of the conf change.
         change: MemberId,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use mvcc::Event;
 use mvcc::kv::KeyValueRef;
-use mvcc::watch::{Config, CreateRequest, History, HistoryError, Hub, Next, Stream};
+use mvcc::watch::{Config, CreateRequest, History, HistoryError, Hub, HubTurn, Stream};
 use proto::etcdserverpb::ResponseHeader;
 use types::Revision;
 
@@ -87,7 +87,7 @@ fn publish(
         assert_eq!(hub.pending_events(), interested);
         streams
             .iter_mut()
-            .for_each(|stream| drop(stream.next(&Past(&[])).expect("no history is read")));
+            .for_each(|stream| drop(stream.next(&EventHistory(&[])).expect("no history is read")));
         time
     });
     let times = times.collect();
@@ -105,7 +105,7 @@ fn read(effort: Effort) {
         let start = Instant::now();
         for stream in &mut streams {
             let response =
-                stream.next(&Past(&[])).expect("no history is read").expect("a response");
+                stream.next(&EventHistory(&[])).expect("no history is read").expect("a response");
             out.clear();
             response.encode(&header, &mut out);
         }
@@ -123,7 +123,7 @@ fn catch_up(effort: Effort) {
         let from_start = || CreateRequest { start_revision: 2, ..key("hot") };
         let streams = streams(&hub, effort.watchers, |_| from_start());
         let start = Instant::now();
-        while hub.turn(&Past(&history)) != Ok(Next::Idle) {}
+        while hub.turn(&EventHistory(&history)) != Ok(HubTurn::Idle) {}
         let time = start.elapsed();
         assert_eq!((hub.slow_watchers(), streams.len()), (0, effort.watchers));
         time
@@ -142,11 +142,15 @@ fn memory(effort: Effort, name: &str, request: impl Fn(usize) -> CreateRequest) 
 
 fn memory_of_streams(effort: Effort) {
     let hub = hub();
-    let mut kept = Vec::with_capacity(effort.watchers);
+    let mut held_streams = Vec::with_capacity(effort.watchers);
     let counted = allocation_counter::measure(|| {
-        kept = streams(&hub, effort.watchers, |i| key(&format!("key{i:08}")));
+        held_streams = streams(&hub, effort.watchers, |i| key(&format!("key{i:08}")));
     });
-    println!("{:<44} {:>12}", "a stream with one watcher", per(counted.bytes_current, kept.len()));
+    println!(
+        "{:<44} {:>12}",
+        "a stream with one watcher",
+        per(counted.bytes_current, held_streams.len())
+    );
 }
 
 fn per(bytes: i64, count: usize) -> i64 {
@@ -170,7 +174,10 @@ fn streams(hub: &Hub, count: usize, request: impl Fn(usize) -> CreateRequest) ->
 fn create(stream: &mut Stream, request: &CreateRequest) {
     assert!(stream.create(request).expect("the response queue has room").is_some());
     assert!(
-        stream.next(&Past(&[])).expect("no history is read").is_some_and(|answer| answer.created)
+        stream
+            .next(&EventHistory(&[]))
+            .expect("no history is read")
+            .is_some_and(|answer| answer.created)
     );
 }
 
@@ -195,9 +202,9 @@ fn event(revision: i64) -> Event {
 }
 
 /// A history with one change in each revision, from 2 on.
-struct Past<'a>(&'a [Event]);
+struct EventHistory<'a>(&'a [Event]);
 
-impl History for Past<'_> {
+impl History for EventHistory<'_> {
     fn current(&self) -> i64 {
         self.0.last().map_or(1, |event| event.revision.main)
     }

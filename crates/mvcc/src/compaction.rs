@@ -242,11 +242,11 @@ impl Store {
     }
 
     fn store_hash(&self, follows_finished: bool, hasher: &KeyValueHasher) -> KeyValueHash {
-        let hash = hasher.finish();
-        if follows_finished && !hasher.is_ambiguous() {
-            self.hashes.store(hash);
+        let result = hasher.finish_compaction();
+        if follows_finished {
+            self.hashes.store(result);
         }
-        hash
+        result.hash
     }
 }
 

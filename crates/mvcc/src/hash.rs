@@ -1,9 +1,9 @@
 //! The hash by which members detect that their data differ.
 //!
 //! CRC-32C over the name of the bucket, then key and value of every revision up to a given one. Of
-//! the revisions at or below the compacted one, only the kept ones are hashed, so
-//! that members agree however far their compactions have come. A hash belongs to the pair of both
-//! revisions:
+//! the revisions at or below the compacted one, only those that the compaction keeps are hashed, so
+//! that members agree whatever the progress of their compactions. A hash belongs to the pair of
+//! both revisions:
 //!
 //! ```text
 //!   revision 9, compacted 5    crc32c("key" ‖ 4.0 ‖ kv ‖ 6.0 ‖ kv ‖ .. ‖ 9.0 ‖ kv)
@@ -45,17 +45,26 @@ pub(crate) struct KeyValueHasher {
     kept: Vec<Revision>,
     /// The number of kept revisions that were passed.
     passed: usize,
-    /// Whether all revisions count if none is kept.
-    all_if_none: bool,
+    /// Whether all revisions are hashed if none is kept.
+    hash_all_if_none_kept: bool,
     /// Whether a kept revision is not a tombstone.
     has_live: bool,
+    /// Whether a revision at or below the previous compaction did not count.
+    left_out: bool,
 }
 
 impl KeyValueHasher {
     pub(crate) fn new(compact_revision: i64, revision: i64, kept: Vec<Revision>) -> KeyValueHasher {
         let hash = crc32c::crc32c(Bucket::Key.name().as_bytes());
         let hash = KeyValueHash { hash, compact_revision, revision };
-        KeyValueHasher { hash, kept, passed: 0, all_if_none: true, has_live: false }
+        KeyValueHasher {
+            hash,
+            kept,
+            passed: 0,
+            hash_all_if_none_kept: true,
+            has_live: false,
+            left_out: false,
+        }
     }
 
     /// Builds the hasher for the data of this member, independent of the progress of its
@@ -69,7 +78,7 @@ impl KeyValueHasher {
         if kept.is_empty() {
             let kept = index.keep(compact_revision);
             return KeyValueHasher {
-                all_if_none: false,
+                hash_all_if_none_kept: false,
                 ..KeyValueHasher::new(compact_revision, revision, kept)
             };
         }
@@ -83,23 +92,29 @@ impl KeyValueHasher {
         let KeyValueHash { compact_revision, revision, .. } = self.hash;
         let main = at.revision.main;
         // Compat: as in etcd, if no revision is kept, all count.
-        let all_count = self.all_if_none && self.kept.is_empty();
+        let all_count = self.hash_all_if_none_kept && self.kept.is_empty();
         let dropped = main <= compact_revision && !all_count && !stays;
         // Compat: etcd before 3.5.16 discards a tombstone at the compacted revision, later releases
         // keep it: it never counts.
-        let unsure = main == compact_revision && at.tombstone;
-        if main <= revision && !dropped && !unsure {
+        let is_tombstone_at_compaction = main == compact_revision && at.tombstone;
+        self.left_out |= dropped && !is_tombstone_at_compaction;
+        if main <= revision && !dropped && !is_tombstone_at_compaction {
             self.hash.hash = crc32c::crc32c_append(self.hash.hash, key);
             self.hash.hash = crc32c::crc32c_append(self.hash.hash, value);
         }
         stays
     }
 
-    /// Returns whether the compaction keeps tombstones alone. A member that hashes the same
-    /// revisions before its compaction finds no revision kept and hashes everything, so the two
-    /// hashes are not comparable. (etcd compares them, and reports a corruption that is none.)
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        !self.kept.is_empty() && !self.has_live
+    /// Returns the result of a compaction.
+    pub(crate) fn finish_compaction(&self) -> CompactionHash {
+        CompactionHash { hash: self.hash, is_comparable: !self.is_ambiguous() }
+    }
+
+    /// Returns whether the compaction keeps tombstones alone, and leaves out revisions that the
+    /// previous one kept. A member that hashes the same revisions before this compaction finds no
+    /// revision kept and hashes everything, so the two hashes differ.
+    fn is_ambiguous(&self) -> bool {
+        !self.kept.is_empty() && !self.has_live && self.left_out
     }
 
     pub(crate) fn finish(&self) -> KeyValueHash {
@@ -114,26 +129,35 @@ impl KeyValueHasher {
     }
 }
 
+/// The hash that a compaction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CompactionHash {
+    pub(crate) hash: KeyValueHash,
+    /// Whether a member with the same data has the same hash before the compaction.
+    is_comparable: bool,
+}
+
 /// The hashes of the last compactions.
 #[derive(Debug, Default)]
-pub(crate) struct HashStorage(Mutex<Vec<KeyValueHash>>);
+pub(crate) struct HashStorage(Mutex<Vec<CompactionHash>>);
 
 impl HashStorage {
-    pub(crate) fn store(&self, hash: KeyValueHash) {
+    pub(crate) fn store(&self, hash: CompactionHash) {
         let mut hashes = self.0.lock();
         hashes.push(hash);
-        hashes.sort_by_key(|hash| hash.revision);
+        hashes.sort_by_key(|stored| stored.hash.revision);
         let surplus = hashes.len().saturating_sub(HASHES_MAX);
         hashes.drain(..surplus);
     }
 
     fn find(&self, revision: i64) -> Option<KeyValueHash> {
         let hashes = self.0.lock();
-        hashes.iter().find(|hash| hash.revision == revision).copied()
+        hashes.iter().map(|stored| stored.hash).find(|hash| hash.revision == revision)
     }
 
-    fn all(&self) -> Vec<KeyValueHash> {
-        self.0.lock().clone()
+    fn comparable(&self) -> Vec<KeyValueHash> {
+        let hashes = self.0.lock();
+        hashes.iter().filter(|stored| stored.is_comparable).map(|stored| stored.hash).collect()
     }
 }
 
@@ -197,10 +221,15 @@ impl Store {
         Ok(Some(hasher.finish()))
     }
 
-    /// Returns the hashes of the last compactions, by revision.
+    /// Returns the hashes of the last compactions, by revision, that can be compared with those of
+    /// other members.
+    ///
+    /// Left out are those that members without the compaction cannot have: see
+    /// [`Store::hash_as_compacted`]. (etcd compares them too, and reports a corruption that is
+    /// none.)
     #[must_use]
     pub fn compaction_hashes(&self) -> Vec<KeyValueHash> {
-        self.hashes.all()
+        self.hashes.comparable()
     }
 }
 

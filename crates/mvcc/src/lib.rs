@@ -93,5 +93,5 @@ pub use store::{
     COMPACTION_BATCH_LIMIT_DEFAULT, Changes, Config, FIRST_REVISION, Leases, NEVER_COMPACTED,
     NoLeases, Reader, Store,
 };
-pub use watchable_store::WatchableStore;
+pub use watchable_store::{WatchableStore, Write};
 pub use write::WriteTxn;

@@ -199,9 +199,9 @@ fn load_stored(
         return Ok(kvs);
     }
     let mut found = Vec::with_capacity(selected.len().min(LOOKUP_BATCH_MAX));
-    for some in selected.chunks(LOOKUP_BATCH_MAX) {
+    for batch in selected.chunks(LOOKUP_BATCH_MAX) {
         found.clear();
-        for one in some {
+        for one in batch {
             found.push(values.stored(one.found.modified)?);
         }
         kvs.extend(&found);

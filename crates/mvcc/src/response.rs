@@ -16,6 +16,8 @@ use crate::kv::{
 };
 
 const HEADER: u8 = 1;
+/// The field of a nested transaction's response.
+const OP_TXN: u8 = 4;
 
 /// Bytes reserved before the keys: for a header with four varints, and for the caller's frame.
 const FRONT_ROOM: usize = 64;
@@ -302,10 +304,46 @@ impl Response for TxnResult {
     }
 
     fn encode_body(&self, out: &mut BytesMut) {
+        let mut nested_lens = Vec::new();
+        self.measure(&mut nested_lens);
+        self.encode_measured(&mut nested_lens.into_iter(), out);
+    }
+}
+
+impl TxnResult {
+    /// Returns the length without the header, and appends the whole lengths of nested transactions,
+    /// in the order in which they are written. Without this list, each level would measure all
+    /// levels below it again.
+    fn measure(&self, nested_lens: &mut Vec<usize>) -> usize {
+        let mut len = number_len(self.succeeded.into());
+        for response in &self.responses {
+            let OpResult::Txn(nested) = response else {
+                len += message_len(response.len());
+                continue;
+            };
+            let at = nested_lens.len();
+            nested_lens.push(0);
+            let whole = message_len(header_of(nested).encoded_len()) + nested.measure(nested_lens);
+            nested_lens[at] = whole;
+            len += message_len(message_len(whole));
+        }
+        len
+    }
+
+    /// Appends all fields but the header, given the lengths of nested transactions.
+    fn encode_measured(&self, nested_lens: &mut std::vec::IntoIter<usize>, out: &mut BytesMut) {
         put_number(2, self.succeeded.into(), out);
         for response in &self.responses {
-            put_head(3, response.len(), out);
-            response.encode(out);
+            let OpResult::Txn(nested) = response else {
+                put_head(3, response.len(), out);
+                response.encode(out);
+                continue;
+            };
+            let whole = nested_lens.next().expect("each nested transaction was measured");
+            put_head(3, message_len(whole), out);
+            put_head(OP_TXN, whole, out);
+            put_header(&header_of(nested), out);
+            nested.encode_measured(nested_lens, out);
         }
     }
 }
@@ -316,7 +354,7 @@ impl OpResult {
             OpResult::Range(range) => (1, range),
             OpResult::Put(put) => (2, put),
             OpResult::DeleteRange(delete) => (3, delete),
-            OpResult::Txn(txn) => (4, txn),
+            OpResult::Txn(txn) => (OP_TXN, txn),
             OpResult::Nothing => return None,
         })
     }
@@ -381,6 +419,28 @@ mod tests {
         let message = result.into_message(&header(u64::MAX), 5);
         let start = message.len() - 2 - 1 - 3 - 5000;
         assert_eq!(message[start..].as_ptr(), keys, "not copied");
+    }
+
+    #[test]
+    fn nested_transactions_encode_as_their_messages() {
+        use proto::etcdserverpb::TxnResponse;
+        use proto::mvccpb::KeyValue;
+        let kv = KeyValue { key: "k".into(), value: vec![7; 200].into(), ..KeyValue::default() };
+        let kv = kv.encode_to_vec();
+        let prev_kv = Some(Bytes::from(kv.clone()));
+        let put = || OpResult::Put(PutResult { revision: 300, prev_kv: prev_kv.clone() });
+        let txn = |responses| TxnResult { revision: 0, succeeded: true, responses };
+        let mut nested = txn(vec![put(), OpResult::Range(result(&[&kv]))]);
+        for _ in 0..20 {
+            let other = OpResult::Txn(txn(vec![OpResult::Nothing, put()]));
+            nested = txn(vec![put(), OpResult::Txn(nested), other, put()]);
+        }
+        let mut bytes = BytesMut::new();
+        nested.encode(&header(1), &mut bytes);
+        assert_eq!(bytes.len(), nested.encoded_len(&header(1)));
+        let decoded = TxnResponse::decode(&bytes[..]).unwrap();
+        assert_eq!(decoded.encode_to_vec(), bytes, "all lengths are right");
+        assert_eq!(decoded.responses.len(), 4);
     }
 
     #[test]

@@ -12,18 +12,18 @@ use crate::kv::KeyValueRef;
 #[derive(Debug)]
 pub(crate) struct ValueReader<'a, R> {
     from: &'a R,
-    asked: bool,
+    has_read: bool,
     reader: Option<Reader<'a>>,
 }
 
 impl<'a, R: Read> ValueReader<'a, R> {
     pub(crate) fn new(from: &'a R) -> ValueReader<'a, R> {
-        ValueReader { from, asked: false, reader: None }
+        ValueReader { from, has_read: false, reader: None }
     }
 
     /// Returns the encoded `KeyValue` of a revision.
     pub(crate) fn stored(&mut self, revision: Revision) -> Result<Value<'a>, Fault> {
-        if !std::mem::replace(&mut self.asked, true) {
+        if !std::mem::replace(&mut self.has_read, true) {
             return read_stored(revision, self.from);
         }
         let found = self.reader()?.get(&revision::encode(revision))?;

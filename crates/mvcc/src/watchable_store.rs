@@ -13,7 +13,7 @@
 //! Invariants:
 //!
 //! - Readers and watchers see a transaction at the same instant. A client that creates a watcher or
-//!   asks for progress sees both the revision and its events, or neither.
+//!   requests progress sees both the revision and its events, or neither.
 //! - An event is delivered after its revision is readable.
 //! - Watchers outlive the database: a successor serves the watchers of its predecessor.
 
@@ -23,16 +23,26 @@ use std::time::Duration;
 
 use backend::{Backend, CommitError, Tx};
 use bytes::Bytes;
-use proto::etcdserverpb::{RangeRequest, TxnRequest};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
 
 use crate::compaction::{CompactionTicket, CompactionTurn};
 use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::hash::KeyValueHash;
-use crate::response::{RangeResult, TxnResult};
+use crate::response::{DeleteRangeResult, PutResult, RangeResult, TxnResult};
 use crate::store::{Changes, Config, Leases, Store};
-use crate::watch::{self, History, HistoryError, Hub, Next, Notify, Stream};
+use crate::watch::{self, History, HistoryError, Hub, HubTurn, Notify, Stream};
 use crate::write::WriteTxn;
+
+/// The result of a write within a backend transaction, and its changes for
+/// [`WatchableStore::commit`].
+#[derive(Debug)]
+pub struct Write<T> {
+    /// The result of the operation.
+    pub result: Result<T, Error>,
+    /// The changes; empty if nothing was changed.
+    pub changes: Changes,
+}
 
 /// A [`Store`] whose changes are delivered to watchers.
 pub struct WatchableStore {
@@ -43,7 +53,7 @@ pub struct WatchableStore {
 impl WatchableStore {
     /// Opens the store of a backend, without watchers. `wake` is called when
     /// [`WatchableStore::sync_watchers`] has work to do, or [`WatchableStore::tick_progress`] has
-    /// to be called earlier than it said; never with a lock held.
+    /// to be called earlier than it returned; never with a lock held.
     ///
     /// # Errors
     /// If the database is damaged or cannot be written.
@@ -76,7 +86,7 @@ impl WatchableStore {
     }
 
     /// Moves the watchers of the predecessor to this store. `make_visible` replaces the predecessor
-    /// for readers; both happen as one step for clients that create a watcher or ask for progress.
+    /// for readers; both happen as one step for clients that create a watcher or request progress.
     ///
     /// Watchers continue at the revision they have reached. They read the revisions in between from
     /// the history of this store, and are canceled if those are compacted.
@@ -90,21 +100,63 @@ impl WatchableStore {
         self.store.write(tx, leases)
     }
 
+    /// Puts a key in a backend transaction.
+    #[must_use]
+    pub fn put(&self, tx: &mut Tx<'_>, leases: &dyn Leases, put: &PutRequest) -> Write<PutResult> {
+        self.run(tx, leases, |txn| txn.put(put))
+    }
+
+    /// Deletes keys in a backend transaction.
+    #[must_use]
+    pub fn delete_range(
+        &self,
+        tx: &mut Tx<'_>,
+        leases: &dyn Leases,
+        delete: &DeleteRangeRequest,
+    ) -> Write<DeleteRangeResult> {
+        self.run(tx, leases, |txn| txn.delete_range(delete))
+    }
+
+    /// Executes a transaction on keys in a backend transaction. With `skip_ranges`, its ranges find
+    /// nothing: there is no client to read them.
+    #[must_use]
+    pub fn txn(
+        &self,
+        tx: &mut Tx<'_>,
+        leases: &dyn Leases,
+        request: &TxnRequest,
+        skip_ranges: bool,
+    ) -> Write<TxnResult> {
+        self.run(tx, leases, |txn| txn.txn(request, skip_ranges))
+    }
+
+    fn run<T>(
+        &self,
+        tx: &mut Tx<'_>,
+        leases: &dyn Leases,
+        operation: impl FnOnce(&mut WriteTxn<'_, '_>) -> Result<T, Error>,
+    ) -> Write<T> {
+        let mut txn = self.write(tx, leases);
+        let result = operation(&mut txn);
+        Write { result, changes: txn.finish() }
+    }
+
     /// Commits a backend transaction, then makes its changes visible to readers and delivers them
     /// to watchers, as one step. Streams are notified on this thread, after all locks are released.
+    /// Returns the last revision.
     ///
     /// # Errors
     /// If the backend refuses the transaction: the member has to stop.
     ///
     /// # Panics
     /// If the revision of the changes is not larger than that of all commits before.
-    pub fn commit(&self, tx: Tx<'_>, changes: &Changes) -> Result<(), CommitError> {
+    pub fn commit(&self, tx: Tx<'_>, changes: &Changes) -> Result<i64, CommitError> {
         tx.commit()?;
         if !changes.is_empty() {
             let (revision, events) = (changes.revision(), changes.events());
             self.hub.publish(revision, events, || self.store.publish(changes));
         }
-        Ok(())
+        Ok(self.store.current())
     }
 }
 
@@ -175,7 +227,7 @@ impl WatchableStore {
         self.store.hash_as_compacted(revision)
     }
 
-    /// Returns the hashes of the last compactions: [`Store::compaction_hashes`].
+    /// Returns the comparable hashes of the last compactions: [`Store::compaction_hashes`].
     #[must_use]
     pub fn compaction_hashes(&self) -> Vec<KeyValueHash> {
         self.store.compaction_hashes()
@@ -194,7 +246,7 @@ impl WatchableStore {
     ///
     /// # Errors
     /// If history cannot be read: the member has to stop.
-    pub fn sync_watchers(&self) -> Result<Next, HistoryError> {
+    pub fn sync_watchers(&self) -> Result<HubTurn, HistoryError> {
         self.hub.turn(&self.store)
     }
 

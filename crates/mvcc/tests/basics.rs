@@ -14,6 +14,7 @@ use proto::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp,
     ResponseHeader, TxnRequest, TxnResponse,
 };
+use testkit::waiting::step_until;
 
 struct Fixture {
     backend: Backend,
@@ -61,8 +62,13 @@ impl Fixture {
         let mut tx = self.backend.begin();
         self.store.compact(&mut tx, at)?;
         tx.commit().unwrap();
-        while self.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
+        self.finish_compaction();
         Ok(())
+    }
+
+    fn finish_compaction(&self) {
+        let is_idle = || self.store.turn_compaction().unwrap() == CompactionTurn::Idle;
+        step_until("the compaction is finished", is_idle);
     }
 
     fn all(&self, revision: i64) -> Result<Vec<Row>, Error> {
@@ -195,7 +201,7 @@ fn bug_17780_an_unfinished_compaction_does_not_lower_the_revision() {
     drop(it);
     let it = open(&disk);
     assert_eq!((it.store.current(), it.store.compacted()), (5, 5));
-    while it.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
+    it.finish_compaction();
     assert_eq!(it.put("c", "1"), 6);
 }
 
@@ -391,15 +397,16 @@ fn the_hash_of_an_empty_store_does_not_depend_on_compaction_progress() {
     it.store.compact(&mut tx, 4).unwrap();
     tx.commit().unwrap();
     let before = it.store.hash_kv(0).unwrap();
-    while it.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
+    it.finish_compaction();
     assert_eq!(it.store.hash_kv(0).unwrap(), before);
     assert_eq!(before.0.compact_revision, 4);
 }
 
 /// A member has compacted at the last revision, which deleted the last key; another has not yet.
-/// The hash of the compaction differs from the other member's.
+/// As in etcd, both return a hash since the previous compaction, and the two differ. So this one is
+/// not offered for comparison.
 #[test]
-fn a_compaction_that_keeps_only_a_tombstone_stores_no_hash() {
+fn the_hash_of_a_compaction_that_keeps_only_a_tombstone_is_not_compared() {
     let (done, about_to) = (new(), new());
     for it in [&done, &about_to] {
         it.put("a", "1");
@@ -408,6 +415,8 @@ fn a_compaction_that_keeps_only_a_tombstone_stores_no_hash() {
         it.delete("a");
     }
     done.compact(4).unwrap();
-    let (done, about_to) = (done.store.hash_kv(4).unwrap().0, about_to.store.hash_kv(4).unwrap().0);
-    assert_eq!((about_to.compact_revision, done.compact_revision), (2, 4), "not comparable");
+    let hashes = [&done, &about_to].map(|it| it.store.hash_kv(4).unwrap().0);
+    assert_eq!(hashes.map(|it| it.compact_revision), [2, 2]);
+    assert_ne!(hashes[0].hash, hashes[1].hash);
+    assert!(done.store.compaction_hashes().iter().all(|it| it.revision != 4));
 }

@@ -9,29 +9,37 @@ use backend::Backend;
 use bytes::Bytes;
 use env::{Random as _, SeededRandom, SimClock, SimDisk};
 use mvcc::kv::KeyValueRef;
-use mvcc::watch::{self, CreateRequest, Next, Response, Stream};
+use mvcc::watch::{self, CreateRequest, HubTurn, Response, Stream};
 use mvcc::{CompactionTurn, Config, EventKind, NoLeases, WatchableStore};
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest};
+use testkit::waiting::{step_until, wait_until};
 
 struct Fixture {
+    disk: SimDisk,
     backend: Backend,
     store: WatchableStore,
     /// All changes: revision, key, and the value, or `None` for a delete.
     log: Vec<(i64, Bytes, Option<Bytes>)>,
 }
 
+/// Syncs watchers until no more can be done.
+fn sync_watchers(store: &WatchableStore) {
+    let is_done = || store.sync_watchers().unwrap() != HubTurn::Again;
+    step_until("the watchers are in sync", is_done);
+}
+
 /// An event: revision, key, value, and previous value.
-type Heard = (i64, Bytes, Option<Bytes>, Option<Bytes>);
+type Received = (i64, Bytes, Option<Bytes>, Option<Bytes>);
 
 impl Fixture {
     fn new() -> Fixture {
-        let (disk, clock) = (Arc::new(SimDisk::new(0)), Arc::new(SimClock::default()));
-        let backend =
-            Backend::open(disk, clock, "db".as_ref(), backend::Config::default()).unwrap();
+        let (disk, clock) = (SimDisk::new(0), Arc::new(SimClock::default()));
+        let config = backend::Config::default();
+        let backend = Backend::open(Arc::new(disk.clone()), clock, "db".as_ref(), config).unwrap();
         let config = Config { compaction_batch_limit: 3 };
         let (watch, wake) = (watch::Config::default(), Arc::new(|| {}));
         let store = WatchableStore::open(backend.clone(), &NoLeases, config, &watch, wake).unwrap();
-        Fixture { backend, store, log: Vec::new() }
+        Fixture { disk, backend, store, log: Vec::new() }
     }
 
     fn change(&mut self, key: &Bytes, value: Option<Bytes>) {
@@ -62,7 +70,8 @@ impl Fixture {
     }
 
     fn finish_compactions(&self) {
-        while self.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
+        let is_idle = || self.store.turn_compaction().unwrap() == CompactionTurn::Idle;
+        step_until("the compactions are finished", is_idle);
     }
 
     fn stream(&self) -> Stream {
@@ -71,40 +80,41 @@ impl Fixture {
 
     fn drain(&self, stream: &mut Stream) -> Vec<Response> {
         let mut all = Vec::new();
-        loop {
-            while self.store.sync_watchers().unwrap() == Next::Again {}
-            match stream.next(&self.store).unwrap() {
-                Some(response) => all.push(response),
-                None => return all,
-            }
-        }
+        step_until("the stream is drained", || {
+            sync_watchers(&self.store);
+            let next = stream.next(&self.store).unwrap();
+            let is_drained = next.is_none();
+            all.extend(next);
+            is_drained
+        });
+        all
     }
 
     /// Reads all streams. A previous value has to be present if it is not compacted.
-    fn read_all(&self, watching: &mut [(i64, Stream, Vec<Heard>)]) {
-        for (_, stream, told) in watching {
-            let said = heard(&self.drain(stream));
+    fn read_all(&self, watching: &mut [(i64, Stream, Vec<Received>)]) {
+        for (_, stream, all) in watching {
+            let received = received(&self.drain(stream));
             let expected = self.expected(0, self.store.compacted());
-            for one in &said {
+            for one in &received {
                 assert!(expected.contains(one), "{one:?} is not a change of the store");
             }
-            told.extend(said);
+            all.extend(received);
         }
     }
 
     /// Returns the changes from a revision on, with previous values as far as they are not
     /// compacted.
-    fn expected(&self, from: i64, compacted: i64) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    fn expected(&self, from: i64, compacted: i64) -> Vec<Received> {
+        let mut received = Vec::new();
         for (at, (revision, key, value)) in self.log.iter().enumerate() {
             let before = self.log[..at].iter().rfind(|(_, other, _)| other == key);
             let before = before.and_then(|(_, _, value)| value.clone());
             if *revision >= from {
                 let before = before.filter(|_| *revision > compacted);
-                heard.push((*revision, key.clone(), value.clone(), before));
+                received.push((*revision, key.clone(), value.clone(), before));
             }
         }
-        heard
+        received
     }
 }
 
@@ -117,7 +127,7 @@ fn all_from(start_revision: i64) -> CreateRequest {
     CreateRequest { key, range_end, start_revision, prev_kv: true, ..CreateRequest::default() }
 }
 
-fn heard(responses: &[Response]) -> Vec<Heard> {
+fn received(responses: &[Response]) -> Vec<Received> {
     let events = responses.iter().flat_map(|response| &response.events);
     events
         .map(|watched| {
@@ -127,6 +137,42 @@ fn heard(responses: &[Response]) -> Vec<Heard> {
             (event.revision.main, event.key.clone(), value, before)
         })
         .collect()
+}
+
+/// etcd bug 17247: a change that was both in the file and in a buffer was read twice.
+#[test]
+fn bug_17247_no_event_is_repeated_while_its_batch_is_committed() {
+    let mut fixture = Fixture::new();
+    let write = |fixture: &mut Fixture| {
+        for key in ["a", "b", "a", "c"] {
+            fixture.change(&key.into(), Some("1".into()));
+        }
+        fixture.change(&"b".into(), None);
+    };
+    let assert_all = |fixture: &Fixture| {
+        let mut stream = fixture.stream();
+        stream.create(&all_from(2)).unwrap();
+        assert_eq!(received(&fixture.drain(&mut stream)), fixture.expected(2, -1));
+    };
+    write(&mut fixture);
+    fixture.backend.committer().turn().unwrap();
+    write(&mut fixture);
+    // Now one batch is in the file, the next is being written, and a third is in memory.
+    let (disk, committer) = (fixture.disk.clone(), fixture.backend.committer());
+    let before = disk.calls().writes;
+    let hung = disk.hang();
+    std::thread::scope(|scope| {
+        let hung = hung;
+        let commit = scope.spawn(|| committer.turn().map(drop));
+        wait_until("the batch is being written", || disk.calls().writes > before);
+        write(&mut fixture);
+        assert_all(&fixture);
+        drop(hung);
+        commit.join().unwrap().unwrap();
+    });
+    assert_all(&fixture);
+    fixture.backend.committer().turn().unwrap();
+    assert_all(&fixture);
 }
 
 /// etcd bugs 18089 and 19179: a watcher that starts at the compacted revision gets a tombstone at
@@ -144,8 +190,8 @@ fn bug_18089_19179_a_tombstone_at_the_compacted_revision_is_delivered() {
     let mut stream = it.stream();
     stream.create(&all_from(4)).unwrap();
     let responses = it.drain(&mut stream);
-    assert_eq!(heard(&responses), it.expected(4, 4));
-    let revisions: Vec<_> = heard(&responses).iter().map(|(revision, ..)| *revision).collect();
+    assert_eq!(received(&responses), it.expected(4, 4));
+    let revisions: Vec<_> = received(&responses).iter().map(|(revision, ..)| *revision).collect();
     assert_eq!(revisions, [4, 5]);
 
     let mut late = it.stream();
@@ -171,14 +217,14 @@ fn syncing_watchers_with_the_predecessor_loses_no_event() {
     next.take_over(|| visible = true);
     assert!(visible, "the caller replaces what readers see");
     for _ in 0..3 {
-        assert_eq!(old.store.sync_watchers().unwrap(), Next::Again);
+        assert_eq!(old.store.sync_watchers().unwrap(), HubTurn::Again);
     }
-    while next.sync_watchers().unwrap() == Next::Again {}
+    sync_watchers(&next);
     let mut responses = Vec::new();
     while let Some(response) = stream.next(&next).unwrap() {
         responses.push(response);
     }
-    assert_eq!(heard(&responses), new.expected(2, -1));
+    assert_eq!(received(&responses), new.expected(2, -1));
 }
 
 /// Watchers are created at any time, at any revision, while compactions run in small batches.
@@ -189,7 +235,7 @@ fn watchers_get_every_change_exactly_once() {
         let mut random = SeededRandom::new(seed);
         let mut roll = |below: u64| random.next_u64().unwrap() % below;
         let mut it = Fixture::new();
-        let mut watching: Vec<(i64, Stream, Vec<Heard>)> = Vec::new();
+        let mut watching: Vec<(i64, Stream, Vec<Received>)> = Vec::new();
         for _ in 0..150 {
             match roll(12) {
                 0 => {
@@ -214,14 +260,14 @@ fn watchers_get_every_change_exactly_once() {
             }
         }
         it.read_all(&mut watching);
-        for (from, _, said) in watching {
+        for (from, _, received) in watching {
             let happened: Vec<_> =
                 it.log.iter().filter(|(revision, ..)| *revision >= from).collect();
-            let plain = said.iter().map(|(revision, key, value, _)| (revision, key, value));
-            let told: Vec<_> = plain.collect();
+            let plain = received.iter().map(|(revision, key, value, _)| (revision, key, value));
+            let actual: Vec<_> = plain.collect();
             let same = happened.iter().map(|(revision, key, value)| (revision, key, value));
-            assert_eq!(told, same.collect::<Vec<_>>(), "seed {seed}, from {from}");
-            befores += said.iter().filter(|(.., before)| before.is_some()).count();
+            assert_eq!(actual, same.collect::<Vec<_>>(), "seed {seed}, from {from}");
+            befores += received.iter().filter(|(.., before)| before.is_some()).count();
         }
     }
     assert!(befores > 1000, "only {befores} events had a previous value");

@@ -39,8 +39,8 @@ impl Handler for Answer {
     type Body = Reply;
 
     async fn call(&self, _: &Arc<Connection>, request: Request<Incoming>) -> Response<Reply> {
-        let asked = request.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(asked.len(), REQUEST_BYTES);
+        let request_body = request.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(request_body.len(), REQUEST_BYTES);
         let mut trailers = HeaderMap::with_capacity(1);
         trailers.insert("grpc-status", HeaderValue::from_static("0"));
         let mut response =

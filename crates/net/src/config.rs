@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::limits::{UNSENT_GRACE, UNSENT_TOTAL_BYTES_MAX};
 use crate::open::TlsMode;
 
 /// A [`Config::streams_max`] without effect, which is not announced to clients either: etcd's
@@ -57,9 +58,21 @@ pub struct Config {
     /// The time for the headers of a request, once begun; for HTTP/1 also the time a connection may
     /// idle before its next request.
     pub headers_timeout: Duration,
+    /// The most unsent bytes of long responses, over all connections.
+    pub unsent_total_bytes_max: usize,
+    /// The time a long response may stay unread while there are that many.
+    pub unsent_grace: Duration,
+    /// The time that a response over HTTP/1 has after its client has closed its side of the
+    /// connection; zero to drop it at once.
+    pub half_closed_grace: Duration,
+    /// Whether a connection without TLS whose first line is not HTTP/1 is closed without a
+    /// response. As etcd's multiplexer on client ports.
+    pub closes_unknown_protocols: bool,
     /// Whether clients that do not speak HTTP are logged as warnings: for ports that only members
     /// use.
     pub log_protocol_errors: bool,
+    /// Whether the header fields of HTTP/2 requests are printed on standard error.
+    pub prints_http2_headers: bool,
 }
 
 impl Default for Config {
@@ -73,7 +86,12 @@ impl Default for Config {
             detection_timeout: Duration::from_secs(120),
             handshake_timeout: Duration::from_secs(10),
             headers_timeout: Duration::from_secs(5 * 60),
+            unsent_total_bytes_max: UNSENT_TOTAL_BYTES_MAX,
+            unsent_grace: UNSENT_GRACE,
+            half_closed_grace: Duration::from_secs(1),
+            closes_unknown_protocols: false,
             log_protocol_errors: false,
+            prints_http2_headers: false,
         }
     }
 }

@@ -81,10 +81,10 @@ impl Connection {
         self.upgrade.0.lock().take()
     }
 
-    /// Replaces the send budget by one that shares `unsent` with other connections.
+    /// Replaces the send budget by one that shares `send_limit` with other connections.
     #[must_use]
-    pub(crate) fn with_unsent_limit(self, unsent: &Arc<EvictingLimit>) -> Self {
-        Self { send_budget: Arc::new(SendBudget::with_total(unsent)), ..self }
+    pub(crate) fn with_send_limit(self, send_limit: &Arc<EvictingLimit>) -> Self {
+        Self { send_budget: Arc::new(SendBudget::with_total(send_limit)), ..self }
     }
 
     /// Sets the local address.

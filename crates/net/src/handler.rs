@@ -23,7 +23,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// they are made of mostly are.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a response. An error resets the stream, or closes the connection for HTTP/1.
-    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
     /// Returns whether HTTP/1 is served too. If not, a connection that speaks it is closed.
     fn speaks_http1(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Listeners, connections and the runtimes that serve them.
 //!
 //! Asynchronous Rust begins here. This crate turns bytes from sockets into requests and hands each
-//! to a [`Handler`], which knows what requests mean and returns a response. The folders follow the
-//! life of a connection:
+//! to a [`Handler`], which knows what requests mean and returns a response. The directories follow
+//! the life of a connection:
 //!
 //! ```text
 //!   listen/     bind a socket, accept connections, drain them at the end
@@ -11,6 +11,7 @@
 //!                 50 52 49 20 2a ..  "PRI * HTTP/2.0"  HTTP/2
 //!                 47 45 54 20 ..     "GET "            HTTP/1.1
 //!                 16 03 01 ..        TLS handshake, then one of the above
+//!   http1/      what hyper reads differently from Go: hosts, targets, transfer codings, refusals
 //!   http2/      what hyper does not check: ping floods, endless headers, silent clients
 //!   serve/      run hyper until the connection ends: Handler::call for each request
 //!
@@ -27,8 +28,8 @@
 //! - Protocol detection, the handshake and the headers of a request each have a timeout.
 //! - Buffers are bounded: by HTTP/2 windows on the way in; on the way out by a send buffer per
 //!   stream and, since one chunk of a response is taken whole, by the handler, which checks the
-//!   [`SendBudget`] of its connection. Unsent bytes are bounded across connections as well: the
-//!   connections that have not read for the longest time are closed.
+//!   [`SendBudget`] of its connection. Unsent bytes are bounded across connections as well: while
+//!   there are too many, no long response is begun, and connections that do not read are closed.
 //! - A runtime polls one handshake at a time, between the tasks that serve requests.
 //! - An error of one connection, or of one accept call, affects no other connection.
 //! - A client that does not answer pings is disconnected, even when its socket accepts no more
@@ -82,6 +83,8 @@ mod limits;
 
 mod open;
 
+mod http1;
+
 mod http2;
 
 mod serve;
@@ -95,16 +98,19 @@ pub use config::{
 };
 pub use connection::{Connection, RemoteAddr};
 pub use dial::{
-    ADDRESSES_MAX, ClientStream, DialError, Dialer, HANDSHAKE_TIMEOUT, Target, TargetError,
+    ADDRESSES_MAX, CONNECT_BYTES_MAX, CONNECT_TIMEOUT, ClientStream, DialError, Dialer, Forwarding,
+    HANDSHAKE_TIMEOUT, Proxy, ProxyError, ProxySettings, Target, TargetError, TunnelError,
     URL_BYTES_MAX,
 };
 pub use handler::{BoxError, Handler};
 pub use limits::{
     COUNTED_BYTES_MIN, DescriptorError, Evicted, EvictingLimit, Permit, RESERVED_DESCRIPTORS,
-    SendBudget, UNSENT_BYTES_MAX, UNSENT_GRACE, UNSENT_TOTAL_BYTES_MAX, connections_max,
-    raise_descriptor_limit,
+    SendBudget, UNSENT_BYTES_MAX, UNSENT_GRACE, UNSENT_PROGRESS_BYTES, UNSENT_TOTAL_BYTES_MAX,
+    connections_max, raise_descriptor_limit,
 };
-pub use listen::{Address, BACKLOG, BindError, Listener, ListenerHandle, LocalAddr, SocketOptions};
+pub use listen::{
+    Address, BACKLOG, BindError, Listener, ListenerHandle, LocalAddr, ResolveError, SocketOptions,
+};
 pub use open::{ListenerTls, TlsMode};
 pub use runtime::{BLOCKING_THREADS_MAX, Background, Runtimes};
 pub use serve::serve;

@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use net::{Address, Config, Connection, Handler, Listener, Runtimes, SocketOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::waiting::TIMEOUT;
 use tracing::field::{Field, Visit};
 
 struct Fine;
@@ -76,7 +77,7 @@ fn accepting_resumes_when_descriptors_are_free() {
     setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
     let handle = net::serve(&runtimes, listener, Arc::new(Fine), Config::default()).unwrap();
     for _ in 0..3 {
-        let message = log.recv().unwrap();
+        let message = log.recv_timeout(TIMEOUT).expect("an error is logged");
         assert!(message.contains("failed to accept a connection"), "{message}");
         assert!(message.contains("os error 24"), "{message}");
     }
@@ -84,7 +85,8 @@ fn accepting_resumes_when_descriptors_are_free() {
 
     setrlimit(Resource::Nofile, before).unwrap();
     let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.read_to_string(&mut answer).expect("timed out waiting for the response");
     assert!(answer.ends_with("\r\n\r\nfine"), "{answer}");
     client.shutdown(Shutdown::Both).unwrap();
     runtimes.stop();

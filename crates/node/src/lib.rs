@@ -13,13 +13,14 @@ mod listeners;
 mod run;
 mod settings;
 mod signals;
+mod subcommand;
 mod tls_setup;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use config::{Exit, Machine, Notice, Parsed};
+use config::{Command, Exit, HostInfo, Notice, Parsed};
 use logging::{LogConfig, LogGuard};
 
 /// Runs the process, from its arguments to its exit code.
@@ -33,15 +34,19 @@ pub fn main(
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.collect();
-    let parsed =
-        config::parse(args.clone(), environment, &Machine::current(default_host::default_host));
+    let host_info = HostInfo::current(default_host::default_host);
+    let parsed = config::parse_command(args.clone(), environment, &host_info);
     // `parse` has refused arguments that are not UTF-8.
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parsed {
-        Ok(Parsed { config, notices }) => match start_logs(&config.logs, &notices, &args) {
-            Some(logs) => run::run(&config, args, &logs),
-            None => ExitCode::FAILURE,
-        },
+        Ok(Command::Subcommand(subcommand)) => subcommand::run(subcommand, &args),
+        Ok(Command::Member(member)) => {
+            let Parsed { config, notices } = *member;
+            match start_logs(&config.logs, &notices, &args) {
+                Some(logs) => run::run(&config, args, &logs),
+                None => ExitCode::FAILURE,
+            }
+        }
         Err(Exit::Printed { stdout, stderr, code }) => {
             // Closed standard streams are not an error.
             let _ = std::io::stdout().write_all(stdout.as_bytes());

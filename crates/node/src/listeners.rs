@@ -34,23 +34,24 @@ impl Listeners {
     /// Binds all ports.
     pub(crate) fn bind(
         config: &Config,
-        security: &ClientTlsSetup,
-        of_peers: &PeerTlsSetup,
+        client_tls: &ClientTlsSetup,
+        peer_tls: &PeerTlsSetup,
     ) -> Result<Listeners, BindError> {
         let listen = &config.listen;
         let options =
             SocketOptions { reuse_port: listen.reuse_port, reuse_address: listen.reuse_address };
         let bind = |address: &Address| Listener::bind(&settings::address(address), options);
         let bind_all = |addresses: Vec<(&Address, PortTls)>, surface: Surface| {
-            let port = |(address, tls)| Ok(Port { listener: bind(address)?, surface, tls });
+            let port =
+                |(address, tls)| bind(address).map(|listener| Port { listener, surface, tls });
             addresses.into_iter().map(port).collect::<Result<Vec<_>, _>>()
         };
         tracing::info!(listen_peer_urls = ?texts(&listen.peer), "configuring peer listeners");
-        of_peers.log_settings(&listen.peer);
+        peer_tls.log_settings(&listen.peer);
         let peers = bind_all(by_url(&listen.peer), Surface::Peer)?;
         tracing::info!(listen_client_urls = ?texts(&listen.client), "configuring client listeners");
-        let of_clients = listen.client.iter().chain(&listen.client_http);
-        of_clients.filter(|url| !url.is_secure()).for_each(|url| security.warn_ignored(url));
+        let client_urls = listen.client.iter().chain(&listen.client_http);
+        client_urls.filter(|url| !url.is_secure()).for_each(|url| client_tls.warn_ignored(url));
         let splits = !listen.client_http.is_empty();
         let surface = if splits { Surface::ClientGrpcOnly } else { Surface::Client };
         let mut clients = bind_all(by_address(&listen.client), surface)?;

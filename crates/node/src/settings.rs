@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use profile::Profiles;
 use server::{AutoCompaction, Features, ServerConfig};
 
 use crate::bootstrap::{Bootstrap, InitialCluster};
@@ -58,6 +59,7 @@ fn set_backend(server: &mut ServerConfig, config: &Config) {
     server.backend.bolt.sync = !config.unsafe_no_fsync;
     server.backend.batch_interval = backend.batch_interval;
     server.backend.batch_ops = count(backend.batch_operations);
+    server.backend.bolt.mlock = backend.mlock;
     server.bootstrap_defrag_threshold_bytes =
         backend.bootstrap_defrag_megabytes.unwrap_or(0).saturating_mul(1 << 20);
     let compaction = &config.compaction;
@@ -133,8 +135,17 @@ pub(crate) fn connections(config: &Config, connections_max: u32) -> net::Config 
         connections_max,
         streams_max: client.streams_max,
         keep_alive: net::KeepAlive::from_flags(min_time, interval, timeout),
+        prints_http2_headers: prints_http2_headers(),
         ..net::Config::default()
     }
+}
+
+/// Returns whether the environment asks to print the header fields of HTTP/2 requests.
+///
+/// Compat: a setting of Go's HTTP/2 library, which looks for exactly this text.
+pub(crate) fn prints_http2_headers() -> bool {
+    let setting = std::env::var("GODEBUG");
+    setting.is_ok_and(|setting| setting.contains("http2debug=2"))
 }
 
 /// Returns the settings of the gRPC API.
@@ -154,12 +165,21 @@ pub(crate) fn tracing(config: &Config) -> Option<trace::Settings> {
     Some(trace::Settings { address, service_name, instance_id, sampled_per_million })
 }
 
+/// Enables profiles, if they are configured.
+pub(crate) fn profiles(config: &Config, command_line: &[String]) -> Option<Profiles> {
+    config.monitoring.profiles.map(|_| Profiles::new(command_line.to_vec()))
+}
+
 /// Returns the settings of the HTTP API.
-pub(crate) fn http(config: &Config, command_line: Vec<String>) -> api::http::Config {
+pub(crate) fn http(
+    config: &Config,
+    command_line: Vec<String>,
+    profiles: Option<Profiles>,
+) -> api::http::Config {
     let client = &config.client;
     let access =
         api::http::Access { hosts: client.host_whitelist.clone(), origins: client.cors.clone() };
-    api::http::Config { access, command_line, gateway: client.gateway }
+    api::http::Config { access, command_line, gateway: client.gateway, profiles }
 }
 
 /// Returns the settings of the discovery client.

@@ -29,7 +29,7 @@ impl Signal {
         if std::process::id() != FIRST_PROCESS
             && let Err(error) = signal_hook::low_level::emulate_default_handler(self.0)
         {
-            tracing::warn!(%error, "end by signal");
+            tracing::warn!(%error, "failed to end the process by its signal");
         }
         std::process::exit(0)
     }

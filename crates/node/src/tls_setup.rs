@@ -184,11 +184,11 @@ fn certificate_info(
     settings: &Tls,
     audience: &str,
 ) -> Result<Info, tls::SelfSignedError> {
-    let given = &settings.info;
-    let Some(auto) = &settings.auto else { return Ok(given.clone()) };
+    let configured = &settings.info;
+    let Some(auto) = &settings.auto else { return Ok(configured.clone()) };
     let folder = config.data_dir.join("fixtures").join(audience);
     let generated = tls::generate_self_signed(&folder, &auto.hosts, auto.validity_years)?;
-    let Info { suites, versions, protocol, .. } = given.clone();
+    let Info { suites, versions, protocol, .. } = configured.clone();
     Ok(Info { suites, versions, protocol, ..generated })
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Set in the process under test.
 const ROLE: &str = "BOWLINE_LOG_OUTPUTS_TEST";
 
-/// The expected texts are those of etcd 3.7.1, which reports this error before any other.
+/// The expected texts are those of etcd 3.7, which reports this error before any other.
 #[test]
 fn an_output_that_cannot_be_opened_is_reported_on_stderr() {
     if std::env::var_os(ROLE).is_some() {

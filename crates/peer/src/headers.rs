@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   X-Server-From: 8e9e05c52164694d           X-Etcd-Cluster-ID: cdf818194e3a8c32
-//!   X-Server-Version: 3.7.1                   X-Min-Cluster-Version: 3.0.0
+//!   X-Server-Version: 3.7.0                   X-Min-Cluster-Version: 3.0.0
 //!   X-PeerURLs: http://10.0.0.1:2380          X-Raft-To: ade526bd7e29dfd (streams only)
 //! ```
 
@@ -42,7 +42,7 @@ impl Incompatible {
     }
 }
 
-/// The part of a version that decides compatibility: `3.7` of `3.7.1`.
+/// The part of a version that decides compatibility: `3.7` of `3.7.2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
     major: u64,
@@ -54,7 +54,7 @@ impl Release {
         Release { major, minor }
     }
 
-    /// Parses `3.7.1` or `3.7.0-rc.1`.
+    /// Parses `3.7.2` or `3.7.0-rc.1`.
     pub(crate) fn parse(text: &str) -> Option<Release> {
         let number = |text: &str| -> Option<u64> {
             if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -105,6 +105,12 @@ pub(crate) fn member(headers: &HeaderMap, name: &HeaderName) -> Option<MemberId>
 pub(crate) fn id(text: &str) -> Option<u64> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { u64::from_str_radix(text, 16).ok() } else { None }
+}
+
+/// Parses an id in decimal, without a sign.
+pub(crate) fn decimal_id(text: &str) -> Option<u64> {
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_decimal { text.parse().ok() } else { None }
 }
 
 /// Checks that the sender belongs to this cluster and runs a compatible release.
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn other_clusters_and_incompatible_versions_are_refused() {
-        for version in ["2.3.8", "", "3.7", "3.7.x", "three", "+3.7.1", "3.-7.1"] {
+        for version in ["2.3.8", "", "3.7", "3.7.x", "three", "+3.7.0", "3.-7.1"] {
             let headers = with(SERVER_VERSION_NAME, version);
             assert_eq!(check(&headers, LOCAL, CLUSTER), Err(Incompatible::Version), "{version}");
         }
@@ -227,9 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_promotions_are_decimal() {
+        assert_eq!(decimal_id("18446744073709551615"), Some(u64::MAX));
+        for text in ["", "+1", "-1", "0x1", "a", "18446744073709551616"] {
+            assert_eq!(decimal_id(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn streams_are_supported_since_2_1() {
         let has = |text| Release::parse(text).unwrap().has_streams();
-        assert!(["2.1.0", "2.3.9", "3.0.0", "3.6.4", "3.7.1"].into_iter().all(has));
+        assert!(["2.1.0", "2.3.9", "3.0.0", "3.6.4", "3.7.0"].into_iter().all(has));
         assert!(!["2.0.0", "2.4.0", "3.8.0", "1.0.0", "4.0.0"].into_iter().any(has));
     }
 }

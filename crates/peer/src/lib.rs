@@ -21,14 +21,14 @@
 //! ```no_run
 //! # fn start(config: peer::Config, registry: &prometheus::Registry, listener: net::Listener,
 //! #     fallback: std::sync::Arc<impl net::Handler>, settings: server::ServerConfig,
-//! #     machine: server::Platform) -> Result<(), Box<dyn std::error::Error>> {
+//! #     platform: server::Platform) -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! let transport = Arc::new(peer::PeerTransport::start(config, registry)?);
-//! transport.serve(listener, net::Config::default(), fallback)?; let for_member =
-//! Arc::clone(&transport) as Arc<_>; let member = server::Member::start(settings, machine,
-//! for_member, registry)?;
+//! transport.serve(listener, net::Config::default(), fallback)?;
+//! let for_member = Arc::clone(&transport) as Arc<_>;
+//! let member = server::Member::start(settings, platform, for_member, registry)?;
 //! transport.attach(member.server().clone());
 //! // …
 //! transport.stop(Duration::from_secs(5));

@@ -108,6 +108,8 @@ impl PeerTransport {
         let running =
             running.as_mut().ok_or_else(|| io::Error::other("the transport is stopped"))?;
         let handler = Arc::new(Handler::new(Arc::clone(&self.shared), fallback));
+        // A stream whose peer has disconnected must end at once, so that messages take another way.
+        let connections = net::Config { half_closed_grace: Duration::ZERO, ..connections };
         let handle = net::serve(&running.runtimes, listener, handler, connections)?;
         running.listeners.push(handle);
         Ok(())
@@ -118,15 +120,15 @@ impl PeerTransport {
         self.shared.peers().all().filter(|peer| peer.context.status.is_active()).count()
     }
 
-    /// Stops everything and releases the member. Requests in flight may finish within `patience`.
+    /// Stops everything and releases the member. Requests in flight may finish within `time_limit`.
     /// Must not be called on the transport's thread.
-    pub fn stop(&self, patience: Duration) {
+    pub fn stop(&self, time_limit: Duration) {
         let running = self.running.lock().take();
         // Ends the streams, which would hold up the drain of the listeners.
         self.shared.stop();
         let Some(Running { runtimes, listeners }) = running else { return };
         for listener in &listeners {
-            runtimes.block_on(listener.drain(patience));
+            runtimes.block_on(listener.drain(time_limit));
         }
         runtimes.stop();
     }

@@ -3,13 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use env::{OsClock, OsDisk, OsRandom};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -17,8 +14,10 @@ use net::{Address, Dialer, Listener, SocketOptions};
 use peer::{Config, PeerTransport, wait};
 use prometheus::Registry;
 use proto::etcdserverpb as pb;
-use server::{Member, Platform, Server, ServerConfig, StopReason};
+use server::{Server, StopReason};
+use testkit::ports::ReservedPort;
 use testkit::waiting::{TIMEOUT, block_on, wait_until};
+use testmember::TestMember;
 
 struct Nothing;
 
@@ -34,24 +33,25 @@ impl net::Handler for Nothing {
 
 /// A member and its transport.
 struct Node {
-    member: Member,
+    member: TestMember,
+    server: Server,
     transport: Arc<PeerTransport>,
 }
 
-/// The names and URLs of the members, and their folder.
+/// The names and URLs of the members, and their directory.
 struct Cluster {
     folder: tempfile::TempDir,
     members: BTreeMap<String, Vec<String>>,
+    _ports: Vec<ReservedPort>,
 }
 
 impl Cluster {
     fn of(count: usize) -> Cluster {
-        // All are bound before any is released, so that the ports differ.
-        let free: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-        let members = free.iter().enumerate();
-        let members = members.map(|(n, listener)| (format!("m{n}"), vec![url(listener)])).collect();
-        Cluster { folder: tempfile::tempdir().unwrap(), members }
+        let ports: Vec<_> = (0..count).map(|_| ReservedPort::new()).collect();
+        let url = |port: &ReservedPort| format!("http://{}", port.address());
+        let members = ports.iter().enumerate();
+        let members = members.map(|(n, port)| (format!("m{n}"), vec![url(port)])).collect();
+        Cluster { folder: tempfile::tempdir().unwrap(), members, _ports: ports }
     }
 
     fn start(&self, name: &str) -> Node {
@@ -63,28 +63,27 @@ impl Cluster {
         let options = SocketOptions { reuse_address: true, ..SocketOptions::default() };
         let listener = Listener::bind(&address, options).unwrap();
         transport.serve(listener, net::Config::default(), Arc::new(Nothing)).unwrap();
-        let member = self.member(name, &self.folder.path().join(name), &transport, &registry);
-        transport.attach(member.server().clone());
-        Node { member, transport }
+        let member = self.member(name, &transport, &registry);
+        transport.attach(member.server());
+        Node { server: member.server(), member, transport }
     }
 
     fn member(
         &self,
         name: &str,
-        folder: &Path,
         transport: &Arc<PeerTransport>,
         registry: &Registry,
-    ) -> Member {
-        let mut config = ServerConfig::new(name, folder);
-        config.initial_cluster = self.members.clone();
-        config.peer_urls = self.members[name].clone();
-        let machine = Platform {
-            disk: Arc::new(OsDisk),
-            clock: Arc::new(OsClock::default()),
-            random: Box::new(OsRandom),
-        };
-        let transport: Arc<PeerTransport> = Arc::clone(transport);
-        Member::start(config, machine, transport, registry).unwrap()
+    ) -> TestMember {
+        let member = TestMember::named(name).data_dir(self.folder.path().join(name));
+        let member = member.transport(Arc::clone(transport) as _).registry(registry);
+        let member = member.config(|config| {
+            config.initial_cluster = self.members.clone();
+            config.peer_urls = self.members[name].clone();
+            // Long enough that a busy machine does not cause elections.
+            config.heartbeat = Duration::from_millis(100);
+            config.unsafe_no_fsync = false;
+        });
+        member.try_start().unwrap()
     }
 }
 
@@ -97,10 +96,10 @@ fn dialer() -> Dialer {
 
 impl Node {
     fn server(&self) -> &Server {
-        self.member.server()
+        &self.server
     }
 
-    fn stop(self) {
+    fn stop(mut self) {
         self.transport.stop(Duration::from_secs(5));
         assert_eq!(self.member.stop(), StopReason::Requested);
     }
@@ -138,7 +137,7 @@ fn a_cluster_of_three_survives_the_loss_of_its_leader() {
         nodes.iter().all(|node| node.transport.active_peers() == 2)
     });
 
-    // One asks another for the members.
+    // A member requests the member list of another.
     let urls = &cluster.members["m1"];
     let known = wait(nodes[0].transport.rpc().members(urls, TIMEOUT)).unwrap();
     assert_eq!(known.members.len(), 3);

@@ -3,7 +3,9 @@
 //! All types are generated from the files under `proto/`, which keep etcd's packages, names and
 //! numbers. So everything that etcd 3.4 to 3.7 wrote can be read, and encoded messages equal
 //! etcd's. The crate contains no services; the gRPC stubs are in `rpc`, generated from the same
-//! files onto these types. The only code besides is [`command`], the typed form of a log request.
+//! files onto these types. The only code besides is [`command`], the typed form of a log request;
+//! [`nested`], a codec for deeply nested transactions; and [`repair`], for requests that etcd's
+//! decoder accepts and prost does not, with [`mod@fields`] below both.
 //!
 //! | module | where the bytes occur | used by |
 //! | --- | --- | --- |
@@ -63,11 +65,9 @@
 //! - **Unknown fields are dropped**; etcd keeps them. So bytes that must be preserved, such as the
 //!   data of an entry for a follower or a value for a range, are passed on as bytes and never
 //!   re-encoded.
-//! - **100 levels of messages** is the deepest that decodes; beyond that is an error, so that no
-//!   request can exhaust the stack. Each nested transaction takes two levels: 51 of them decode as
-//!   a client sends them, but only 50 as the log contains them. So the depth must be limited before
-//!   a request is proposed. etcd accepts 10,000 levels and limits the depth only through
-//!   `--max-txn-ops`.
+//! - **100 levels of messages** is the deepest that prost decodes; beyond that is an error, so that
+//!   no request can exhaust the stack. Each nested transaction takes two levels, and etcd accepts
+//!   10,000. [`nested`] decodes those.
 //! - Strings must be UTF-8, in proto2 packages too.
 //!
 //! `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes): decoded from a `Bytes`, they share its
@@ -143,6 +143,9 @@ pub mod health {
 }
 
 pub mod command;
+pub mod fields;
+pub mod nested;
+pub mod repair;
 pub mod shape;
 
 /// All messages, enums and services as an encoded `google.protobuf.FileDescriptorSet`, for use at

@@ -44,7 +44,7 @@ const V2_METHODS: [&str; 5] = ["DELETE", "POST", "PUT", "QGET", "SYNC"];
 /// A message with its type name.
 type Named = (&'static str, Vec<u8>);
 
-/// Returns the folder of captured messages: in the repository, or given by the environment.
+/// Returns the directory of captured messages: in the repository, or given by the environment.
 fn captured() -> PathBuf {
     let ours = || Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
     env::var_os("BOWLINE_CAPTURED").map_or_else(ours, PathBuf::from)

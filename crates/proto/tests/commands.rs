@@ -107,8 +107,12 @@ fn the_first_command_in_dispatch_order_wins_if_several_are_set() {
 #[test]
 fn captured_entries_round_trip() {
     let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
-    for release in ["3.4.23", "3.5.1", "3.6.14", "3.7.1"] {
-        let path = captured.join(release).join("etcdserverpb.InternalRaftRequest.hex");
+    let folders = fs::read_dir(captured).unwrap().map(|entry| entry.unwrap().path());
+    let releases: Vec<_> = folders.filter(|path| path.is_dir()).collect();
+    assert_eq!(releases.len(), 4, "{releases:?}");
+    for release in releases {
+        let path = release.join("etcdserverpb.InternalRaftRequest.hex");
+        let release = release.display();
         let text = fs::read_to_string(path).unwrap();
         let hex = text.lines().filter_map(|line| line.split_once("InternalRaftRequest "));
         for (_, hex) in hex.filter(|(before, _)| !before.starts_with('#')) {

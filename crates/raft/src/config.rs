@@ -5,7 +5,7 @@ use types::{Index, MemberId};
 
 use crate::message::is_local_thread;
 
-/// How a leader confirms its leadership before it serves a linearizable read.
+/// The way in which a leader confirms its leadership before it serves a linearizable read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadOnlyOption {
     /// Exchange a heartbeat round with a quorum; all waiting reads share one round.
@@ -51,7 +51,7 @@ pub struct Config {
     pub check_quorum: bool,
     /// Whether candidates run a pre-vote round before they increment the term (thesis 9.6).
     pub pre_vote: bool,
-    /// How linearizable reads confirm the leader.
+    /// The way in which linearizable reads confirm the leader.
     pub read_only_option: ReadOnlyOption,
     /// Whether followers refuse proposals instead of forwarding them.
     pub disable_proposal_forwarding: bool,

@@ -146,11 +146,11 @@ message_types! {
     MsgPreVoteResp = 18,
     /// To the append thread: make entries, hard state and snapshot durable.
     MsgStorageAppend = 19,
-    /// From the append thread: durable.
+    /// Sent by the append thread: durable.
     MsgStorageAppendResp = 20,
     /// To the apply thread: apply entries.
     MsgStorageApply = 21,
-    /// From the apply thread: applied.
+    /// Sent by the apply thread: applied.
     MsgStorageApplyResp = 22,
     /// Local: a follower forgets its leader.
     MsgForgetLeader = 23,

@@ -326,8 +326,9 @@ impl<S: Storage> RawNode<S> {
     fn keep_for_advance(&mut self, ready: &mut Ready) {
         let id = self.raft.id();
         for message in std::mem::take(&mut self.raft.messages_after_append) {
-            let own = message.to == id;
-            if own { &mut self.steps_on_advance } else { &mut ready.messages }.push(message);
+            let is_for_itself = message.to == id;
+            if is_for_itself { &mut self.steps_on_advance } else { &mut ready.messages }
+                .push(message);
         }
         self.steps_on_advance.extend(self.storage_append_response(ready.snapshot.as_ref()));
         if !ready.committed_entries.is_empty() {

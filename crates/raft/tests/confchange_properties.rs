@@ -204,13 +204,13 @@ fn refused_changes_return_the_reason() {
     let enter = |changes| Change::EnterJoint { auto_leave: false, changes };
     let plain = pair();
     let joint = with(apply(&plain, &enter(vec![one(AddNode, 3)])).unwrap());
-    let everybody = vec![one(RemoveNode, 1), one(RemoveNode, 2)];
+    let both_voters = vec![one(RemoveNode, 1), one(RemoveNode, 2)];
     for (tracker, change, error) in [
         (&plain, Change::LeaveJoint, ConfChangeError::NotJoint),
         (&joint, enter(Vec::new()), ConfChangeError::AlreadyJoint),
         (&joint, Change::Simple(Vec::new()), ConfChangeError::SimpleWhileJoint),
-        (&plain, enter(everybody.clone()), ConfChangeError::NoVotersLeft),
-        (&plain, Change::Simple(everybody), ConfChangeError::NoVotersLeft),
+        (&plain, enter(both_voters.clone()), ConfChangeError::NoVotersLeft),
+        (&plain, Change::Simple(both_voters), ConfChangeError::NoVotersLeft),
         (
             &plain,
             Change::Simple(vec![one(AddNode, 3), one(AddNode, 4)]),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use raft::{
     ConfState, Config, DropReason, Entry, MemoryStorage, Message, MessageType, RawNode, Ready,
 };
+use testkit::waiting::step_until;
 use types::MemberId;
 
 mod pair;
@@ -12,6 +13,17 @@ use pair::{acknowledge, leader, save};
 
 fn payload(bytes: usize) -> Bytes {
     Bytes::from(vec![b'x'; bytes])
+}
+
+/// Saves until nothing is ready.
+fn settle(node: &mut RawNode<MemoryStorage>) {
+    step_until("nothing is ready", || {
+        let has_ready = node.has_ready();
+        if has_ready {
+            save(node);
+        }
+        !has_ready
+    });
 }
 
 #[test]
@@ -27,9 +39,7 @@ fn a_leader_limits_its_uncommitted_bytes() {
     // After commit and application there is room again.
     save(&mut node);
     acknowledge(&mut node, 3);
-    while node.has_ready() {
-        save(&mut node);
-    }
+    settle(&mut node);
     node.propose(payload(600)).unwrap();
     assert!(node.propose(payload(600)).is_err());
 }
@@ -47,9 +57,7 @@ fn a_dropped_conf_change_does_not_block_the_next_one() {
     assert!(node.propose_conf_change(learner(3)).is_err());
     save(&mut node);
     acknowledge(&mut node, 2);
-    while node.has_ready() {
-        save(&mut node);
-    }
+    settle(&mut node);
     node.propose_conf_change(learner(4)).unwrap();
     let ready = save(&mut node);
     assert!(ready.entries[0].kind.is_conf_change(), "{:?}", ready.entries);

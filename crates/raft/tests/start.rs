@@ -6,6 +6,7 @@ use raft::{
     Message, MessageType, Peer, RawNode, ReadOnlyOption, RoleKind, Snapshot, SnapshotMetadata,
     StartError, describe,
 };
+use testkit::waiting::step_until;
 use types::{Index, MemberId, Term};
 
 fn alone() -> MemoryStorage {
@@ -168,7 +169,10 @@ fn a_bootstrapped_member_can_campaign_before_applying_entries() {
     let mut node = RawNode::new(Config::new(MemberId(1)), MemoryStorage::new()).unwrap();
     node.bootstrap(&peers(&[1])).unwrap();
     let mut conf_state = None;
-    while node.has_ready() {
+    step_until("the member has nothing left to do", || {
+        if !node.has_ready() {
+            return true;
+        }
         let ready = node.ready();
         node.storage_mut().append(&ready.entries).unwrap();
         for entry in ready.committed_entries.iter().filter(|entry| entry.kind.is_conf_change()) {
@@ -179,7 +183,8 @@ fn a_bootstrapped_member_can_campaign_before_applying_entries() {
         if node.basic_status().hard_state.term == Term(1) {
             node.campaign();
         }
-    }
+        false
+    });
     // Applying a change that is already in force changes nothing.
     assert_eq!(conf_state, Some(ConfState::of_voters([MemberId(1)])));
     assert_eq!(node.basic_status().soft_state.role, RoleKind::Leader);
@@ -194,8 +199,8 @@ fn bootstrap_needs_peers_and_an_empty_storage() {
     assert_eq!(start(MemoryStorage::new(), &peers(&[1, 1])), Err(BootstrapError::BadPeers));
     assert_eq!(start(MemoryStorage::new(), &peers(&[0])), Err(BootstrapError::BadPeers));
     assert_eq!(start(MemoryStorage::new(), &peers(&[u64::MAX])), Err(BootstrapError::BadPeers));
-    let crowd: Vec<u64> = (1..=129).collect();
-    assert_eq!(start(MemoryStorage::new(), &peers(&crowd)), Err(BootstrapError::BadPeers));
+    let too_many: Vec<u64> = (1..=129).collect();
+    assert_eq!(start(MemoryStorage::new(), &peers(&too_many)), Err(BootstrapError::BadPeers));
     let mut used = MemoryStorage::new();
     used.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
     assert_eq!(start(used, &peers(&[1])), Err(BootstrapError::NotEmpty));

@@ -15,7 +15,7 @@ pub struct ServerConfig {
     pub name: String,
     /// The data directory.
     pub data_dir: PathBuf,
-    /// The folder of the log, if it is not below `data_dir`.
+    /// The directory of the log, if it is not below `data_dir`.
     pub wal_dir: Option<PathBuf>,
     /// The URLs at which peers reach the member, sorted.
     pub peer_urls: Vec<String>,
@@ -35,7 +35,7 @@ pub struct ServerConfig {
     pub heartbeat: Duration,
     /// The number of ticks without a leader before an election.
     pub election_ticks: u32,
-    /// Whether a candidate asks for pre-votes first.
+    /// Whether a candidate requests pre-votes first.
     pub pre_vote: bool,
     /// Whether the first election skips ticks once peers are connected.
     pub initial_election_tick_advance: bool,
@@ -61,7 +61,7 @@ pub struct ServerConfig {
     pub unapplied_bytes_max: u64,
     /// The maximum number of operations in a transaction.
     pub max_txn_ops: usize,
-    /// How the backend commits.
+    /// The intervals and bounds of backend commits.
     pub backend: backend::Config,
     /// The number of revisions that a compaction step examines.
     pub compaction_batch_limit: usize,
@@ -222,12 +222,12 @@ impl ServerConfig {
         REQUEST_TIME + 2 * self.election_timeout()
     }
 
-    /// Returns the folder of the log.
+    /// Returns the directory of the log.
     pub fn wal_path(&self) -> PathBuf {
         self.wal_dir.clone().unwrap_or_else(|| self.data_dir.join("member").join("wal"))
     }
 
-    /// Returns the folder of snapshots and the database.
+    /// Returns the directory of snapshots and the database.
     pub fn snap_path(&self) -> PathBuf {
         self.data_dir.join("member").join("snap")
     }

@@ -108,7 +108,7 @@ impl Display for Loggable<&DeleteRangeRequest> {
 
 impl Display for Loggable<&TxnRequest> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // Recursion is safe: decoding bounds the depth.
+        // Recursion is safe: see `proto::nested`.
         let TxnRequest { compare, success, failure } = self.0;
         write!(f, "compare:<{}> ", Separated(compare))?;
         write!(f, "success:<{}> failure:<{}>", Separated(success), Separated(failure))
@@ -190,7 +190,7 @@ impl Display for Loggable<&Command> {
             Command::AuthUserChangePassword(change) => {
                 write!(f, "auth_user_change_password:<name:{}>", change.name)
             }
-            // The others are short, and the name of the command says enough.
+            // The others are short, so only the name of the command is logged.
             other => f.write_str(Op::of(other).name()),
         }
     }

@@ -66,8 +66,8 @@ pub mod planted_bug;
 pub mod quota;
 mod units;
 
-#[cfg(test)]
-mod rig;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 
 pub use apply::{Applied, ConfChanges, Fault, Outcome, Refusal, Reply};
 pub use bootstrap::StartError;
@@ -81,6 +81,7 @@ pub use pipeline::voters::Voters;
 pub use propose::pending::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal};
 pub use propose::stage_timings::{RequestStage, StageTimings, TIMED_PROPOSALS_MAX};
 pub use propose::typed::{AppliedReply, Propose};
+pub use proto::nested::STACK_BYTES;
 pub use request::*;
 pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server};
 pub use state::{Config, StateMachine};

@@ -21,8 +21,9 @@ use backend::{
     Backend, CommitError, CommitThread, SCRUB_INTERVAL_DEFAULT, SCRUB_PAGES_DEFAULT, ScrubThread,
 };
 use env::{Clock, Disk, Random};
-use mvcc::watch::Next;
+use mvcc::watch::HubTurn;
 use parking_lot::Mutex;
+use proto::nested::STACK_BYTES;
 use sync::{Notify, Queue, WakeOn, WorkerPool};
 
 use crate::background::{BackgroundTasks, Published};
@@ -42,6 +43,8 @@ use crate::snapshot::{SnapshotStage, SnapshotWork};
 use crate::state::StateMachine;
 use crate::transport::Transport;
 
+/// The stack of a thread that handles no transactions: Rust's default.
+const STACK_BYTES_DEFAULT: usize = 2 << 20;
 /// The operation of the commit thread, for its error text.
 const COMMIT: &str = "commit to the database";
 
@@ -97,7 +100,12 @@ impl Member {
             let lifecycle = &inner.lifecycle;
             let stages = vec![
                 spawn("wal", lifecycle, run_log(&inboxes.log, pipeline.writer))?,
-                spawn("apply", lifecycle, run_apply(&inboxes.apply, pipeline.applier))?,
+                spawn_with_stack(
+                    STACK_BYTES,
+                    "apply",
+                    lifecycle,
+                    run_apply(&inboxes.apply, pipeline.applier),
+                )?,
                 spawn(
                     "snapshot",
                     lifecycle,
@@ -180,8 +188,17 @@ fn spawn(
     lifecycle: &Arc<Lifecycle>,
     run: impl FnOnce(&Lifecycle) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
+    spawn_with_stack(STACK_BYTES_DEFAULT, name, lifecycle, run)
+}
+
+fn spawn_with_stack(
+    stack_bytes: usize,
+    name: &str,
+    lifecycle: &Arc<Lifecycle>,
+    run: impl FnOnce(&Lifecycle) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let lifecycle = Arc::clone(lifecycle);
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(move || {
         let guard = StopOnPanic(&lifecycle);
         run(&lifecycle);
         drop(guard);
@@ -214,12 +231,23 @@ impl BackendThreads {
         lifecycle: &Arc<Lifecycle>,
         backend: &Backend,
     ) -> io::Result<()> {
-        let commits = context.metrics.backend_commit_duration.clone();
-        backend.observe_commits(Box::new(move |it| commits.observe(it.took.as_secs_f64())));
+        let metrics = &context.metrics;
+        let commits = metrics.backend_commit_duration.clone();
+        let rebalance = metrics.backend_commit_rebalance_duration.clone();
+        let spill = metrics.backend_commit_spill_duration.clone();
+        let write = metrics.backend_commit_write_duration.clone();
+        backend.observe_commits(Box::new(move |commit| {
+            commits.observe(commit.took.as_secs_f64());
+            rebalance.observe(commit.phases.rebalance.as_secs_f64());
+            spill.observe(commit.phases.spill.as_secs_f64());
+            write.observe(commit.phases.write.as_secs_f64());
+        }));
         let threads = (spawn_commit(lifecycle, backend)?, spawn_scrub(lifecycle, backend)?);
         let before = self.0.lock().replace(threads);
         if let Some(before) = before {
-            std::thread::Builder::new().name("let-go".to_owned()).spawn(move || stop(before))?;
+            std::thread::Builder::new()
+                .name("stop-backend".to_owned())
+                .spawn(move || stop(before))?;
         }
         Ok(())
     }
@@ -373,8 +401,8 @@ pub(crate) fn serve_watchers(inner: &ServerInner) -> Option<Option<Duration>> {
         // A snapshot may have replaced the state since the last turn.
         let state = inner.state.get();
         match state.store.sync_watchers() {
-            Ok(Next::Again) => {}
-            Ok(Next::Idle) => {
+            Ok(HubTurn::Again) => {}
+            Ok(HubTurn::Idle) => {
                 let now = inner.context.now();
                 return Some(state.store.tick_progress(now).map(|at| at.saturating_sub(now)));
             }

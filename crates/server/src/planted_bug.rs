@@ -37,12 +37,12 @@ mod switch {
     }
 
     /// Plants a bug in the members of this thread, or none.
-    pub fn plant(mistake: Option<PlantedBug>) {
-        PLANTED.set(mistake);
+    pub fn plant(bug: Option<PlantedBug>) {
+        PLANTED.set(bug);
     }
 
-    pub(crate) fn is_planted(mistake: PlantedBug) -> bool {
-        PLANTED.get() == Some(mistake)
+    pub(crate) fn is_planted(bug: PlantedBug) -> bool {
+        PLANTED.get() == Some(bug)
     }
 }
 

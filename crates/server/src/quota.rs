@@ -8,7 +8,7 @@
 //! ```
 
 use proto::etcdserverpb::request_op::Request;
-use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
+use proto::etcdserverpb::{LeaseGrantRequest, PutRequest, RequestOp, TxnRequest};
 
 /// The default quota, in bytes.
 pub const BYTES_DEFAULT: u64 = 2 << 30;
@@ -16,28 +16,42 @@ pub const BYTES_DEFAULT: u64 = 2 << 30;
 pub const BYTES_MAX_SUGGESTED: u64 = 8 << 30;
 
 /// The cost of a lease, in bytes.
-pub const LEASE_GRANT_COST: u64 = 64;
+const LEASE_GRANT_COST: u64 = 64;
 /// The cost of a revision besides its key and value, in bytes.
 const REVISION_COST: u64 = 256;
 
-/// Returns the cost of a put, in bytes.
-#[must_use]
-pub fn put_cost(request: &PutRequest) -> u64 {
-    REVISION_COST + (request.key.len() + request.value.len()) as u64
+/// A request that needs space in the database.
+pub trait QuotaCost {
+    /// Returns the cost in bytes.
+    #[must_use]
+    fn cost(&self) -> u64;
 }
 
-/// Returns the cost of a transaction: that of its larger branch, in bytes.
-#[must_use]
-pub fn txn_cost(request: &TxnRequest) -> u64 {
-    // Recursion is safe: decoding bounds the depth.
-    let branch = |operations: &[RequestOp]| operations.iter().map(operation_cost).sum();
-    u64::max(branch(&request.success), branch(&request.failure))
+impl QuotaCost for PutRequest {
+    fn cost(&self) -> u64 {
+        REVISION_COST + (self.key.len() + self.value.len()) as u64
+    }
+}
+
+/// The cost of a transaction is that of its larger branch.
+impl QuotaCost for TxnRequest {
+    fn cost(&self) -> u64 {
+        // Recursion is safe: see `proto::nested`.
+        let branch = |operations: &[RequestOp]| operations.iter().map(operation_cost).sum();
+        u64::max(branch(&self.success), branch(&self.failure))
+    }
+}
+
+impl QuotaCost for LeaseGrantRequest {
+    fn cost(&self) -> u64 {
+        LEASE_GRANT_COST
+    }
 }
 
 fn operation_cost(operation: &RequestOp) -> u64 {
     match &operation.request {
-        Some(Request::RequestPut(request)) => put_cost(request),
-        Some(Request::RequestTxn(request)) => txn_cost(request),
+        Some(Request::RequestPut(request)) => request.cost(),
+        Some(Request::RequestTxn(request)) => request.cost(),
         Some(Request::RequestRange(_) | Request::RequestDeleteRange(_)) | None => 0,
     }
 }
@@ -90,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_put_costs_its_bytes_and_an_overhead() {
-        assert_eq!(put_cost(&a_put(3, 10)), 269);
-        assert_eq!(put_cost(&PutRequest::default()), 256);
+        assert_eq!(a_put(3, 10).cost(), 269);
+        assert_eq!(PutRequest::default().cost(), 256);
     }
 
     #[test]
@@ -103,7 +117,7 @@ mod tests {
             failure: vec![large],
             ..TxnRequest::default()
         };
-        assert_eq!(txn_cost(&request), 1257);
+        assert_eq!(request.cost(), 1257);
     }
 
     #[test]
@@ -116,7 +130,7 @@ mod tests {
             success: vec![op(Request::RequestPut(a_put(1, 2))), op(Request::RequestTxn(inner))],
             ..TxnRequest::default()
         };
-        assert_eq!(txn_cost(&outer), 259 + 258);
+        assert_eq!(outer.cost(), 259 + 258);
     }
 
     #[test]
@@ -129,7 +143,7 @@ mod tests {
             ],
             ..TxnRequest::default()
         };
-        assert_eq!(txn_cost(&request), 0);
+        assert_eq!(request.cost(), 0);
         assert!(Quota::new(1).is_available(u64::MAX, 0));
     }
 

@@ -12,9 +12,9 @@ use auth::AuthInfo;
 use bytes::Bytes;
 use env::Clock;
 use membership::{Change, ClusterId};
-use prost::Message as _;
 use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::{InternalRaftRequest, RequestHeader};
+use proto::nested;
 use sync::{Notify, Timers, oneshot};
 use types::{Index, MemberId, Term};
 
@@ -172,7 +172,7 @@ impl Server {
 
     /// Returns whether the local member is a learner.
     pub fn is_learner(&self) -> bool {
-        self.state().cluster.now().is_learner(self.local())
+        self.state().cluster.is_learner()
     }
 
     /// The commit index.
@@ -285,8 +285,8 @@ impl Server {
     fn encode(&self, mut header: RequestHeader, command: Command) -> Result<EncodedRequest, Error> {
         let (id, op, since) = (self.next_id(), Op::of(&command), self.now());
         header.id = id;
-        let request = InternalRaftRequest::from(RaftRequest::new(header, command));
-        let data = Bytes::from(request.encode_to_vec());
+        let mut request = InternalRaftRequest::from(RaftRequest::new(header, command));
+        let data = Bytes::from(nested::encode_request(&mut request));
         if data.len() > self.config().max_request_bytes {
             self.count_too_large(op, since);
             return Err(Error::RequestTooLarge);

@@ -127,11 +127,12 @@ impl StateMachine {
         self.clock.monotonic()
     }
 
-    /// Commits a transaction, then publishes its changes to readers and watchers.
-    pub(crate) fn commit(&self, tx: Tx<'_>, changes: Option<Changes>) -> Result<(), Fault> {
+    /// Commits a transaction, then publishes its changes to readers and watchers. Returns the last
+    /// revision.
+    pub(crate) fn commit(&self, tx: Tx<'_>, changes: Option<Changes>) -> Result<i64, Fault> {
         let Some(mut changes) = changes else {
             tx.commit()?;
-            return Ok(());
+            return Ok(self.store.current());
         };
         if planted_bug::is_planted(PlantedBug::DropEvents) && changes.revision() % 16 == 0 {
             changes.lose_events();

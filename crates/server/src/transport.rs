@@ -123,7 +123,7 @@ pub enum PeerRequestError {
 /// The versions of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerVersions {
-    /// The server version, such as `3.7.1`.
+    /// The server version, such as `3.7.0`.
     pub server: String,
     /// The cluster version, such as `3.7.0`, or `not_decided`.
     pub cluster: String,

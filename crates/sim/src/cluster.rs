@@ -7,29 +7,30 @@ use env::SeededRandom;
 use membership::Membership;
 use server::stages::Stage;
 use server::{ExistingCluster, Server, ServerConfig, StartError, StopReason};
+use simkit::NetworkConditions;
 use types::MemberId;
 
-use crate::network::{Network, NetworkConditions};
+use crate::network::Network;
 use crate::node::Node;
 
 /// The parameters of a cluster.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Determines everything.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Number of initial members.
     pub members: usize,
     /// Network conditions.
     pub conditions: NetworkConditions,
-    /// Maximum time per step.
-    pub step: Duration,
+    /// Maximum simulated time per step.
+    pub step_max: Duration,
 }
 
 impl Settings {
-    /// Three members and a reliable network.
+    /// Returns the settings of three members and a reliable network.
     pub fn new(seed: u64) -> Settings {
-        let step = Duration::from_millis(20);
-        Settings { seed, members: 3, conditions: NetworkConditions::default(), step }
+        let step_max = Duration::from_millis(20);
+        Settings { seed, members: 3, conditions: NetworkConditions::default(), step_max }
     }
 }
 
@@ -44,7 +45,7 @@ pub struct Cluster {
     /// The members, by id.
     pub nodes: BTreeMap<MemberId, Node>,
     /// Members that have stopped by themselves, with the reason.
-    pub ended: Vec<(MemberId, StopReason)>,
+    pub stopped: Vec<(MemberId, StopReason)>,
     /// The clients' clock. No member's clock runs faster.
     pub now: Duration,
     /// Number of steps.
@@ -61,13 +62,13 @@ impl Cluster {
             names.iter().map(|name| (name.clone(), vec![peer_url(name)])).collect();
         let (_, members) = Membership::bootstrap("etcd-cluster", &initial)
             .unwrap_or_else(|error| panic!("{error}"));
-        let (nodes, ended) = (BTreeMap::new(), Vec::new());
+        let (nodes, stopped) = (BTreeMap::new(), Vec::new());
         let mut cluster =
-            Cluster { settings, random, network, nodes, ended, now: Duration::ZERO, steps: 0 };
+            Cluster { settings, random, network, nodes, stopped, now: Duration::ZERO, steps: 0 };
         for member in members.members() {
             let mut config = cluster.config(&member.attributes.name, &config);
             config.initial_cluster.clone_from(&initial);
-            cluster.add_site(member.id, config);
+            cluster.add_node(member.id, config);
         }
         cluster
     }
@@ -83,7 +84,7 @@ impl Cluster {
         config
     }
 
-    fn add_site(&mut self, id: MemberId, config: ServerConfig) {
+    fn add_node(&mut self, id: MemberId, config: ServerConfig) {
         let seed = self.random.next();
         let mut node = Node::new(id, config, seed);
         node.start(&self.network).unwrap_or_else(|error| panic!("{id}: {error}"));
@@ -92,13 +93,13 @@ impl Cluster {
 
     /// Starts a member that was added to the cluster, on a new node.
     pub fn join(&mut self, id: MemberId, name: &str, change: impl Fn(&mut ServerConfig)) {
-        let known = self.servers().map(|it| (it.cluster_id(), it.state().cluster.now()));
-        let known = known.filter(|(_, members)| members.member(id).is_some()).last();
-        let Some((cluster_id, members)) = known else { panic!("no member lists {id}") };
+        let views = self.servers().map(|it| (it.cluster_id(), it.state().cluster.now()));
+        let view = views.filter(|(_, members)| members.member(id).is_some()).last();
+        let Some((cluster_id, members)) = view else { panic!("no member lists {id}") };
         let members = (*members).clone();
         let mut config = self.config(name, change);
         config.join = Some(ExistingCluster { cluster_id, local: id, members });
-        self.add_site(id, config);
+        self.add_node(id, config);
     }
 
     /// Returns the running members.
@@ -134,29 +135,29 @@ impl Cluster {
 
     /// Returns the leader of the newest term.
     pub fn leader(&self) -> Option<MemberId> {
-        let leads = self.servers().filter(|server| server.is_leader());
-        leads.max_by_key(|server| server.term()).map(Server::local)
+        let leaders = self.servers().filter(|server| server.is_leader());
+        leaders.max_by_key(|server| server.term()).map(Server::local)
     }
 
     /// Advances by one step: delivers messages, advances clocks, runs some stages.
     pub fn step(&mut self) {
         self.network.step();
         self.steps += 1;
-        let time = self.settings.step.mul_f64(self.random.below(1000) as f64 / 1000.0);
+        let time = self.settings.step_max.mul_f64(self.random.below(1000) as f64 / 1000.0);
         self.now += time;
         let ids: Vec<_> = self.nodes.keys().copied().collect();
         for id in ids {
             let turns = 1 + self.random.below(8);
-            let stages: Vec<_> = (0..turns).map(|_| self.any_stage()).collect();
+            let stages: Vec<_> = (0..turns).map(|_| self.draw_stage()).collect();
             let node = self.node(id);
-            node.pass(time);
+            node.advance_clock(time);
             stages.into_iter().for_each(|stage| node.turn(stage));
             self.reap(id);
         }
     }
 
-    fn any_stage(&mut self) -> Stage {
-        // Mostly stages of the pipeline, whose interleaving matters most.
+    fn draw_stage(&mut self) -> Stage {
+        // Favours the stages of the pipeline: most bugs depend on their interleaving.
         match self.random.below(16) {
             0..3 => Stage::Raft,
             3 => Stage::Timers,
@@ -175,12 +176,13 @@ impl Cluster {
     fn reap(&mut self, id: MemberId) {
         let network = self.network.clone();
         if let Some(reason) = self.node(id).reap(&network) {
-            self.ended.push((id, reason));
+            self.stopped.push((id, reason));
         }
     }
 
-    /// Runs until a condition holds. Panics if it does not within a bounded number of steps.
-    pub fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Cluster) -> bool) {
+    /// Runs until a condition holds, which `what` describes. Panics if it does not hold within a
+    /// bounded number of steps.
+    pub fn run_until(&mut self, what: &str, mut condition: impl FnMut(&mut Cluster) -> bool) {
         const STEPS_MAX: usize = 20_000;
         for _ in 0..STEPS_MAX {
             if condition(self) {
@@ -195,7 +197,7 @@ impl Cluster {
 impl Cluster {
     /// Describes all members, for failure messages.
     pub fn describe(&self) -> String {
-        let one = |node: &Node| match node.server() {
+        let describe = |node: &Node| match node.server() {
             None => format!("{} ({}): not running", node.id, node.config.name),
             Some(server) => format!(
                 "{} ({}): term {}, leader {:?}, committed {}, applied {}, published {}",
@@ -208,17 +210,18 @@ impl Cluster {
                 node.is_published()
             ),
         };
-        let nodes: Vec<_> = self.nodes.values().map(one).collect();
-        format!("{}\nended: {:?}", nodes.join("\n"), self.ended)
+        let nodes: Vec<_> = self.nodes.values().map(describe).collect();
+        format!("{}\nstopped: {:?}", nodes.join("\n"), self.stopped)
     }
 }
 
-/// `a`, `b`, `c`, …
+/// Returns the name of a member by its number: `a`, `b`, `c`, …
 fn name(number: usize) -> String {
     let letter = u8::try_from(number).map_or('?', |number| char::from(b'a' + number));
     letter.to_string()
 }
 
+/// Returns the peer URL of a member.
 pub(crate) fn peer_url(name: &str) -> String {
     format!("http://{name}:2380")
 }

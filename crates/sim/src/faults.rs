@@ -1,15 +1,14 @@
-//! Faults: their injection and their end.
+//! Fault injection: kills, power cuts, pauses, clock jumps, disk errors, partitions.
 //!
-//! Each seed has a profile: which faults occur, and how often. Disks always keep synced data, so
-//! all members may be down at once, and no acknowledged write may be lost.
+//! A seed determines the kinds of faults that occur, and how often. Disks always keep synced data,
+//! so all members may be down at once, and no acknowledged write may be lost.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use env::{Fault as DiskFault, SeededRandom};
+use simkit::{EventQueue, NetworkConditions, RandomExt as _};
 use types::MemberId;
 
-use crate::network::NetworkConditions;
 use crate::scenario::{Checked, Simulation};
 
 /// Maximum step of a wall clock backwards: a quarter of an hour, longer than a scenario.
@@ -31,25 +30,25 @@ pub enum Fault {
     /// A member is paused.
     Pause,
     /// A member's clock jumps ahead.
-    Jump,
+    ClockJump,
     /// A member's wall clock is set back.
-    SetBack,
-    /// A member's disk does not answer.
+    ClockSetBack,
+    /// A member's disk hangs: the log writer is blocked.
     Stall,
     /// A member's disk fails.
     DiskFault,
     /// A member's disk is full.
     DiskFull,
     /// A link is cut in one direction.
-    OneWay,
+    OneWayCut,
     /// A member is isolated in both directions.
     Isolate,
     /// The members are partitioned into two groups.
-    Split,
+    Partition,
     /// The network becomes unreliable.
     BadNetwork,
     /// Leadership is transferred.
-    Transfer,
+    LeaderTransfer,
 }
 
 impl Fault {
@@ -61,27 +60,54 @@ impl Fault {
         Fault::Blackout,
         Fault::Stop,
         Fault::Pause,
-        Fault::Jump,
-        Fault::SetBack,
+        Fault::ClockJump,
+        Fault::ClockSetBack,
         Fault::Stall,
         Fault::DiskFault,
         Fault::DiskFull,
-        Fault::OneWay,
+        Fault::OneWayCut,
         Fault::Isolate,
-        Fault::Split,
+        Fault::Partition,
         Fault::BadNetwork,
-        Fault::Transfer,
+        Fault::LeaderTransfer,
     ];
 }
 
-/// The end of a fault.
+/// The number of faults of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts([u64; Fault::ALL.len()]);
+
+impl FaultCounts {
+    fn count(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+
+    /// Returns the number of faults of a kind.
+    #[must_use]
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0[fault as usize]
+    }
+}
+
+impl std::ops::AddAssign for FaultCounts {
+    fn add_assign(&mut self, other: FaultCounts) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+}
+
+/// An action that ends a fault.
 #[derive(Clone, Copy, Debug)]
-enum Relief {
+enum FaultEnd {
+    /// Starts a stopped member.
     Start(MemberId),
+    /// Ends the pause or stall of a member.
     Resume(MemberId),
+    /// Repairs the disk of a member.
     HealDisk(MemberId),
-    HealNetwork,
-    Calm,
+    /// Restores all links.
+    HealLinks,
+    /// Makes the network reliable again.
+    RestoreConditions,
 }
 
 /// Injects and ends faults.
@@ -90,9 +116,9 @@ pub(crate) struct FaultInjector {
     random: SeededRandom,
     kinds: Vec<Fault>,
     /// A fault occurs once in this many steps, on average.
-    every: u64,
-    reliefs: BTreeMap<(u64, u64), Relief>,
-    numbered: u64,
+    interval_steps: u64,
+    /// Scheduled ends of faults, by step.
+    ends: EventQueue<FaultEnd>,
 }
 
 impl FaultInjector {
@@ -102,37 +128,33 @@ impl FaultInjector {
         if kinds.is_empty() {
             kinds = Fault::ALL.to_vec();
         }
-        let every = 40 + random.below(200);
-        FaultInjector { random, kinds, every, reliefs: BTreeMap::new(), numbered: 0 }
+        let interval_steps = 40 + random.below(200);
+        FaultInjector { random, kinds, interval_steps, ends: EventQueue::default() }
     }
 
-    fn any(&mut self) -> Option<Fault> {
-        if !self.random.chance(1, self.every) {
+    /// Returns the fault of this step, if there is one.
+    fn draw(&mut self) -> Option<Fault> {
+        if !self.random.chance(1, self.interval_steps) {
             return None;
         }
-        let place = usize::try_from(self.random.below(self.kinds.len() as u64)).unwrap_or(0);
-        self.kinds.get(place).copied()
+        self.random.pick_any(&self.kinds)
     }
 
-    fn relieve_at(&mut self, step: u64, relief: Relief) {
-        self.numbered += 1;
-        self.reliefs.insert((step, self.numbered), relief);
-    }
-
+    /// Schedules the start of a member.
     pub(crate) fn start_at(&mut self, step: u64, id: MemberId) {
-        self.relieve_at(step, Relief::Start(id));
+        self.ends.schedule(step, FaultEnd::Start(id));
     }
 }
 
 impl Simulation {
     /// Injects a fault, with some probability.
-    pub(crate) fn faults(&mut self) -> Checked {
-        let (Some(mishap), Some(id)) = (self.trouble.any(), self.any_member()) else {
+    pub(crate) fn inject_fault(&mut self) -> Checked {
+        let (Some(fault), Some(id)) = (self.faults.draw(), self.any_member()) else {
             return Ok(());
         };
-        self.counts.faults[mishap as usize] += 1;
-        self.note(|| format!("{mishap:?} {id}"));
-        match mishap {
+        self.fault_counts.count(fault);
+        self.note(|| format!("{fault:?} {id}"));
+        match fault {
             Fault::Kill => self.kill(id),
             Fault::PowerCut => self.cut_power(id),
             Fault::Crash => self.crash(id),
@@ -143,70 +165,75 @@ impl Simulation {
             Fault::Stop => return self.stop(id),
             Fault::Pause => {
                 self.cluster.node(id).is_paused = true;
-                self.relieve_in(400, Relief::Resume(id));
+                self.schedule_end(400, FaultEnd::Resume(id));
             }
-            Fault::Jump => self.jump(id),
-            Fault::SetBack => {
+            Fault::ClockJump => self.jump_clock(id),
+            Fault::ClockSetBack => {
                 let by_ms = self.random.below(SET_BACK_MS_MAX);
                 self.cluster.node(id).clock.set_back(by_ms);
             }
             Fault::Stall => {
                 self.cluster.node(id).stall();
-                self.relieve_in(500, Relief::Resume(id));
+                self.schedule_end(500, FaultEnd::Resume(id));
             }
             Fault::DiskFault => self.fail_disk(id),
             Fault::DiskFull => self.fill_disk(id),
-            Fault::OneWay => self.cut_one_way(id),
-            Fault::Isolate => self.split(|other| other == id),
-            Fault::Split => {
-                let coin = self.random.next();
-                self.split(|other| (other.0 ^ coin).count_ones().is_multiple_of(2));
+            Fault::OneWayCut => self.cut_one_way(id),
+            Fault::Isolate => self.partition(|other| other == id),
+            Fault::Partition => {
+                let mask = self.random.next();
+                self.partition(|other| (other.0 ^ mask).count_ones().is_multiple_of(2));
             }
-            Fault::BadNetwork => self.change_conditions(),
-            Fault::Transfer => self.transfer(id),
+            Fault::BadNetwork => self.degrade_network(),
+            Fault::LeaderTransfer => self.transfer_leader(id),
         }
         Ok(())
     }
 
-    fn relieve_in(&mut self, steps_max: u64, relief: Relief) {
+    /// Schedules the end of a fault within `steps_max` steps.
+    fn schedule_end(&mut self, steps_max: u64, end: FaultEnd) {
         let steps = 1 + self.random.below(steps_max);
-        self.trouble.relieve_at(self.cluster.steps + steps, relief);
+        self.faults.ends.schedule(self.cluster.steps + steps, end);
     }
 
     /// Ends the faults that are due.
-    pub(crate) fn relieve(&mut self) -> Checked {
-        let later = self.trouble.reliefs.split_off(&(self.cluster.steps + 1, 0));
-        for relief in std::mem::replace(&mut self.trouble.reliefs, later).into_values() {
-            self.end(relief)?;
+    pub(crate) fn end_due_faults(&mut self) -> Checked {
+        for end in self.faults.ends.take_due(self.cluster.steps) {
+            self.end_fault(end)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, relief: Relief) -> Checked {
-        match relief {
-            Relief::Start(id) => return self.start(id),
-            Relief::Resume(id) => {
+    fn end_fault(&mut self, end: FaultEnd) -> Checked {
+        match end {
+            FaultEnd::Start(id) => return self.start(id),
+            FaultEnd::Resume(id) => {
                 self.cluster.nodes.get_mut(&id).into_iter().for_each(crate::Node::resume);
             }
-            Relief::HealDisk(id) => {
-                // A member without power is restarted elsewhere.
-                let node = self.cluster.nodes.get_mut(&id).filter(|node| !node.is_off);
+            FaultEnd::HealDisk(id) => {
+                // Healing the disk would cancel a pending power cut.
+                let node = self.cluster.nodes.get_mut(&id);
+                let node = node.filter(|node| !node.has_pending_power_cut);
                 node.into_iter().for_each(crate::Node::heal);
             }
-            Relief::HealNetwork => self.cluster.network.heal(),
-            Relief::Calm => self.cluster.network.set_weather(NetworkConditions::default()),
+            FaultEnd::HealLinks => self.cluster.network.heal(),
+            FaultEnd::RestoreConditions => {
+                self.cluster.network.set_conditions(NetworkConditions::default());
+            }
         }
-        self.note(|| format!("over: {relief:?}"));
+        self.note(|| format!("fault ended: {end:?}"));
         Ok(())
     }
 
+    /// Kills a member and restarts it later.
     fn kill(&mut self, id: MemberId) {
         let network = self.cluster.network.clone();
-        self.lose(id);
+        self.disconnect_clients(id);
         self.cluster.node(id).kill(&network);
         self.start_later(id);
     }
 
+    /// Cuts the power of a member and restarts it later.
     fn cut_power(&mut self, id: MemberId) {
         self.lose_power(id);
         self.start_later(id);
@@ -217,79 +244,78 @@ impl Simulation {
         let change = self.random.below(40);
         let node = self.cluster.node(id);
         node.disk.fail_change(change, DiskFault::Crash);
-        node.make_faulty();
-        node.is_off = true;
+        node.mark_faulty();
+        node.has_pending_power_cut = true;
     }
 
+    /// Stops a member in order and restarts it later.
     fn stop(&mut self, id: MemberId) -> Checked {
         let network = self.cluster.network.clone();
         let stopped = self.cluster.node(id).stop(&network);
-        self.lose(id);
+        self.disconnect_clients(id);
         let node = self.cluster.node(id);
-        if let Some(server::StopReason::Fault(why)) = stopped
-            && !node.excuses(&why)
+        if let Some(server::StopReason::Fault(error)) = stopped
+            && !node.is_explained_by_disk_fault(&error)
         {
-            return Err(format!("{id} could not stop: {why}"));
+            return Err(format!("{id} failed to stop: {error}"));
         }
-        if node.is_off {
+        if node.has_pending_power_cut {
             self.lose_power(id);
         }
         self.start_later(id);
         Ok(())
     }
 
-    fn jump(&mut self, id: MemberId) {
+    fn jump_clock(&mut self, id: MemberId) {
         let time = Duration::from_millis(self.random.below(6000));
         self.cluster.node(id).clock.advance(time);
-        // Keeps the clock from running faster than the clients' clock.
+        // No member's clock may run ahead of the clients' clock.
         self.cluster.now += time;
     }
 
+    /// Makes one of the next changes to the disk fail, or all changes from it on.
     fn fail_disk(&mut self, id: MemberId) {
         let change = self.random.below(60);
         let fault = if self.random.chance(1, 2) { DiskFault::Eio } else { DiskFault::Enospc };
-        let goes_on = self.random.chance(1, 3);
+        let is_persistent = self.random.chance(1, 3);
         let node = self.cluster.node(id);
-        node.make_faulty();
-        match goes_on {
+        node.mark_faulty();
+        match is_persistent {
             true => node.disk.fail_from_change(change, fault),
             false => node.disk.fail_change(change, fault),
         }
-        self.relieve_in(400, Relief::HealDisk(id));
+        self.schedule_end(400, FaultEnd::HealDisk(id));
     }
 
     fn fill_disk(&mut self, id: MemberId) {
         let capacity = (16 + self.random.below(64)) << 10;
         let node = self.cluster.node(id);
-        node.make_faulty();
+        node.mark_faulty();
         node.disk.set_capacity(Some(capacity));
-        self.relieve_in(400, Relief::HealDisk(id));
+        self.schedule_end(400, FaultEnd::HealDisk(id));
     }
 
     fn cut_one_way(&mut self, from: MemberId) {
         let Some(to) = self.any_member() else { return };
         self.cluster.network.cut(from, to);
-        self.relieve_in(400, Relief::HealNetwork);
+        self.schedule_end(400, FaultEnd::HealLinks);
     }
 
-    fn split(&mut self, is_here: impl Fn(MemberId) -> bool) {
+    fn partition(&mut self, is_in_group: impl Fn(MemberId) -> bool) {
         let ids: Vec<_> = self.cluster.nodes.keys().copied().collect();
-        for from in &ids {
-            for to in ids.iter().filter(|to| is_here(**to) != is_here(*from)) {
-                self.cluster.network.cut(*from, *to);
-            }
-        }
-        self.relieve_in(500, Relief::HealNetwork);
+        self.cluster.network.partition(&ids, is_in_group);
+        self.schedule_end(500, FaultEnd::HealLinks);
     }
 
-    fn change_conditions(&mut self) {
-        let (loss, doubling, delay) =
+    fn degrade_network(&mut self) {
+        let (loss, duplication, delay) =
             (self.random.below(200), self.random.below(200), self.random.below(30));
-        self.cluster.network.set_weather(NetworkConditions { loss, doubling, delay });
-        self.relieve_in(600, Relief::Calm);
+        let conditions = NetworkConditions { loss, duplication, delay, late: None };
+        self.cluster.network.set_conditions(conditions);
+        self.schedule_end(600, FaultEnd::RestoreConditions);
     }
 
-    fn transfer(&mut self, to: MemberId) {
+    fn transfer_leader(&mut self, to: MemberId) {
         if let Some(leader) = self.cluster.leader() {
             self.cluster.server(leader).transfer_leader(to);
         }
@@ -298,12 +324,12 @@ impl Simulation {
     /// Ends all faults and starts all stopped members.
     pub(crate) fn heal(&mut self) -> Checked {
         self.note(|| "all faults are healed".to_owned());
-        self.trouble.reliefs.clear();
+        self.faults.ends.clear();
         self.cluster.network.heal();
-        self.cluster.network.set_weather(NetworkConditions::default());
+        self.cluster.network.set_conditions(NetworkConditions::default());
         let ids: Vec<_> = self.cluster.nodes.keys().copied().collect();
         for id in ids {
-            if self.cluster.node(id).is_off {
+            if self.cluster.node(id).has_pending_power_cut {
                 self.lose_power(id);
             }
             let node = self.cluster.node(id);

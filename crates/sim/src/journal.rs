@@ -1,31 +1,39 @@
-//! The journal of a run, for finding out why a seed failed. It is kept only on request, since a
-//! seed can be repeated.
+//! The journal of a run, which shows how a failing seed came about. It is disabled by default,
+//! since a seed can be repeated with it.
 
+use std::fmt;
 use std::time::Duration;
 
+use simkit::Trace;
+
+/// The maximum number of lines, more than a scenario writes; older ones are dropped.
+const LINES_MAX: usize = 1 << 20;
+
 /// Timed log lines.
-#[derive(Clone, Debug, Default)]
-pub struct Journal {
-    lines: Option<Vec<String>>,
-}
+#[derive(Clone, Debug)]
+pub struct Journal(Trace<String>);
 
 impl Journal {
-    /// A journal that keeps its lines.
+    /// Returns a journal that keeps its lines.
     #[must_use]
     pub fn enabled() -> Journal {
-        Journal { lines: Some(Vec::new()) }
+        Journal(Trace::new(LINES_MAX))
     }
 
-    /// Adds a line.
-    pub fn note(&mut self, now: Duration, what: impl FnOnce() -> String) {
-        if let Some(lines) = &mut self.lines {
-            lines.push(format!("{:>9.3} s  {}", now.as_secs_f64(), what()));
-        }
-    }
-
-    /// Returns all lines.
+    /// Returns a journal that drops its lines.
     #[must_use]
-    pub fn lines(&self) -> &[String] {
-        self.lines.as_deref().unwrap_or_default()
+    pub fn disabled() -> Journal {
+        Journal(Trace::disabled())
+    }
+
+    /// Adds a line, which is formatted only if the journal is enabled.
+    pub fn note(&mut self, now: Duration, line: impl FnOnce() -> String) {
+        self.0.record(|| format!("{:>9.3} s  {}", now.as_secs_f64(), line()));
+    }
+}
+
+impl fmt::Display for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

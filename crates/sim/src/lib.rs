@@ -35,22 +35,11 @@ mod checker;
 mod digest;
 
 pub use cluster::{Cluster, Settings};
-pub use digest::Digest;
-pub use faults::Fault;
+pub use faults::{Fault, FaultCounts};
 pub use journal::Journal;
-pub use network::{Link, Network, NetworkConditions};
+pub use network::{Link, Network};
 pub use node::{Node, NodeClock};
 pub use scenario::{Counts, Failure, Report, Scenario};
 
 pub use server::planted_bug::PlantedBug;
-
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-
-/// Polls a future once, without registering a wake-up.
-pub fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T> {
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
-    }
-}
+pub use simkit::{NetworkConditions, poll_once};

@@ -3,48 +3,36 @@
 //!
 //! Delays are counted in steps of the simulation, independent of the members' clocks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use env::SeededRandom;
 use membership::{Member, Membership};
+use parking_lot::Mutex;
 use proto::etcdserverpb as pb;
 use server::{
     Error, OutgoingSnapshot, PeerHash, PeerRequestError, PeerResponse, PeerVersions,
     SERVER_VERSION, Server, Transport,
 };
+use simkit::{Digest, EventQueue, Links, NetworkConditions};
 use types::{LeaseId, MemberId};
 
-use crate::digest::Digest;
-
-/// The quality of the network, as probabilities per thousand.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NetworkConditions {
-    /// Probability that a message is lost.
-    pub loss: u64,
-    /// Probability that a message is duplicated.
-    pub doubling: u64,
-    /// Maximum delay in steps.
-    pub delay: u64,
-}
+use crate::digest::add_message;
 
 /// All links between members. Clones share the network.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Network(Arc<Mutex<NetworkState>>);
 
-#[derive(Default)]
 struct NetworkState {
     step: u64,
     conditions: NetworkConditions,
-    random: Option<SeededRandom>,
-    in_flight: BTreeMap<(u64, u64), Packet>,
-    numbered: u64,
+    random: SeededRandom,
+    in_flight: EventQueue<Packet>,
     members: BTreeMap<MemberId, Connected>,
-    /// Links that are cut, as (from, to).
-    cut: BTreeSet<(MemberId, MemberId)>,
+    links: Links<MemberId>,
     /// Digest of all delivered messages.
     digest: Digest,
     snapshots: u64,
@@ -52,44 +40,47 @@ struct NetworkState {
 
 struct Connected {
     server: Server,
-    /// Requests of other members. They are dropped with the member, so that a caller does not keep
-    /// it alive.
-    asked: Vec<Weak<dyn GivenUp + Send + Sync>>,
-    /// Time since when each peer is connected, on this member's clock.
-    since: BTreeMap<MemberId, Duration>,
+    /// Calls from peers that this member is processing. Detaching the member cancels them, since
+    /// the future of a call keeps the server alive.
+    calls: Vec<Weak<dyn Cancel + Send + Sync>>,
+    /// Time at which each peer connected, on this member's clock.
+    connected_since: BTreeMap<MemberId, Duration>,
 }
 
-/// A request that a member is processing.
-struct Question<T>(Mutex<Option<PeerResponse<T>>>);
+/// A peer RPC that a member is processing; empty once it is canceled.
+struct PeerCall<T>(Mutex<Option<PeerResponse<T>>>);
 
-impl<T> Question<T> {
+impl<T> PeerCall<T> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, PeerRequestError>> {
-        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(answer) => answer.as_mut().poll(cx),
+        match &mut *self.0.lock() {
+            Some(response) => response.as_mut().poll(cx),
             None => Poll::Ready(Err(PeerRequestError::Failed("link cut".to_owned()))),
         }
     }
 }
 
-trait GivenUp {
-    fn give_up(&self);
+/// A [`PeerCall`] with any type of response.
+trait Cancel {
+    fn cancel(&self);
 }
 
-impl<T> GivenUp for Question<T> {
-    fn give_up(&self) {
-        let given_up = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(given_up);
+impl<T> Cancel for PeerCall<T> {
+    fn cancel(&self) {
+        // The lock is released before the future is dropped.
+        let canceled = self.0.lock().take();
+        drop(canceled);
     }
 }
 
-/// Contents of a packet.
+/// A message in flight.
 struct Packet {
     from: MemberId,
     to: MemberId,
-    what: What,
+    payload: Payload,
 }
 
-enum What {
+/// The content of a packet.
+enum Payload {
     Message(Box<raft::Message>),
     Snapshot { message: Box<raft::Message>, database: Vec<u8> },
 }
@@ -98,15 +89,16 @@ impl Network {
     /// Creates a network whose behaviour follows from a seed.
     pub fn new(seed: u64, conditions: NetworkConditions) -> Network {
         let state = NetworkState {
+            step: 0,
             conditions,
-            random: Some(SeededRandom::new(seed)),
-            ..NetworkState::default()
+            random: SeededRandom::new(seed),
+            in_flight: EventQueue::default(),
+            members: BTreeMap::new(),
+            links: Links::default(),
+            digest: Digest::EMPTY,
+            snapshots: 0,
         };
         Network(Arc::new(Mutex::new(state)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NetworkState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the link of a member that has not started yet.
@@ -116,89 +108,97 @@ impl Network {
 
     /// Connects a started member.
     pub fn attach(&self, server: &Server) {
-        let mut state = self.lock();
-        let (server, since) = (server.clone(), BTreeMap::new());
-        let local = server.local();
-        let connected = Connected { server, asked: Vec::new(), since };
-        state.members.insert(local, connected);
-        state.note_connections();
+        let mut state = self.0.lock();
+        let connected = Connected {
+            server: server.clone(),
+            calls: Vec::new(),
+            connected_since: BTreeMap::new(),
+        };
+        state.members.insert(server.local(), connected);
+        state.update_connections();
     }
 
     /// Disconnects a member. Its messages in flight may still arrive.
     pub fn detach(&self, member: MemberId) {
-        let gone = {
-            let mut state = self.lock();
-            let gone = state.members.remove(&member);
-            state.note_connections();
-            gone
+        let detached = {
+            let mut state = self.0.lock();
+            let detached = state.members.remove(&member);
+            state.update_connections();
+            detached
         };
-        let asked = gone.into_iter().flat_map(|gone| gone.asked);
-        asked.filter_map(|asked| asked.upgrade()).for_each(|asked| asked.give_up());
+        let calls = detached.into_iter().flat_map(|detached| detached.calls);
+        calls.filter_map(|call| call.upgrade()).for_each(|call| call.cancel());
     }
 
     /// Changes the network conditions.
-    pub fn set_weather(&self, conditions: NetworkConditions) {
-        self.lock().conditions = conditions;
+    pub fn set_conditions(&self, conditions: NetworkConditions) {
+        self.0.lock().conditions = conditions;
     }
 
     /// Cuts the link from one member to another.
     pub fn cut(&self, from: MemberId, to: MemberId) {
-        let mut state = self.lock();
-        state.cut.insert((from, to));
-        state.note_connections();
+        let mut state = self.0.lock();
+        state.links.cut(from, to);
+        state.update_connections();
+    }
+
+    /// Cuts all links between the members for which `is_in_group` holds and the others.
+    pub fn partition(&self, members: &[MemberId], is_in_group: impl Fn(MemberId) -> bool) {
+        let mut state = self.0.lock();
+        state.links.partition(members, is_in_group);
+        state.update_connections();
     }
 
     /// Heals all links.
     pub fn heal(&self) {
-        let mut state = self.lock();
-        state.cut.clear();
-        state.note_connections();
+        let mut state = self.0.lock();
+        state.links.heal();
+        state.update_connections();
     }
 
     /// Returns the digest of all delivered messages.
     pub fn digest(&self) -> Digest {
-        self.lock().digest
+        self.0.lock().digest
     }
 
     /// Returns the number of delivered snapshots.
     pub fn snapshots(&self) -> u64 {
-        self.lock().snapshots
+        self.0.lock().snapshots
     }
 
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> usize {
-        self.lock().in_flight.len()
+        self.0.lock().in_flight.len()
     }
 
     /// Advances by one step and delivers the packets that are due.
     pub fn step(&self) {
         let due = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.step += 1;
-            let next = (state.step + 1, 0);
-            let later = state.in_flight.split_off(&next);
-            std::mem::replace(&mut state.in_flight, later)
+            let now = state.step;
+            state.in_flight.take_due(now)
         };
-        due.into_values().for_each(|packet| self.deliver(packet));
+        due.for_each(|packet| self.deliver(packet));
     }
 
-    /// Delivers without holding the lock, since the receiver may send.
+    /// Delivers a packet, without holding the lock, since the receiver may send.
     fn deliver(&self, packet: Packet) {
-        let Packet { from, to, what } = packet;
+        let Packet { from, to, payload } = packet;
         let (sender, receiver) = {
-            let mut state = self.lock();
-            state.note_arrival(&what);
-            let is_cut = state.cut.contains(&(from, to));
-            let server = |id| state.members.get(&id).map(|it| it.server.clone());
-            (server(from), server(to).filter(|_| !is_cut))
+            let mut state = self.0.lock();
+            state.record_arrival(&payload);
+            let is_cut = state.links.is_cut(from, to);
+            let server_of = |id| state.members.get(&id).map(|it| it.server.clone());
+            (server_of(from), server_of(to).filter(|_| !is_cut))
         };
-        match what {
-            What::Message(message) => match receiver {
-                // A rejected message is lost.
+        match payload {
+            Payload::Message(message) => match receiver {
+                // Raft retries, so a message that the receiver rejects is only lost.
                 Some(receiver) => drop(receiver.receive(*message)),
                 None => sender.into_iter().for_each(|sender| sender.report_unreachable(to)),
             },
-            What::Snapshot { message, database } => {
+            Payload::Snapshot { message, database } => {
                 let arrived = receiver
                     .is_some_and(|it| it.receive_snapshot(*message, &mut &database[..]).is_ok());
                 sender.into_iter().for_each(|sender| sender.report_snapshot(to, arrived));
@@ -206,77 +206,78 @@ impl Network {
         }
     }
 
-    /// Returns a server if both directions are connected.
-    fn reached(&self, from: MemberId, to: MemberId) -> Option<Server> {
-        let state = self.lock();
+    /// Returns the server of `to` if it is connected with `from` in both directions.
+    fn connected_server(&self, from: MemberId, to: MemberId) -> Option<Server> {
+        let state = self.0.lock();
         let is_connected = state.is_connected(from, to);
         state.members.get(&to).filter(|_| is_connected).map(|it| it.server.clone())
     }
 
-    /// Sends a request to another server, with a timeout.
-    fn ask<T, F>(
+    /// Sends a peer RPC. It fails at its timeout on the caller's clock, or once a link is cut.
+    fn request<T, F>(
         &self,
         from: MemberId,
         to: MemberId,
-        within: Duration,
-        question: F,
+        timeout: Duration,
+        call: F,
     ) -> PeerResponse<T>
     where
         T: Send + 'static,
         F: FnOnce(Server) -> PeerResponse<T>,
     {
-        let clock = self.lock().members.get(&from).map(|it| Arc::clone(it.server.clock()));
-        let (Some(clock), Some(asked)) = (clock, self.reached(from, to)) else {
+        let clock = self.0.lock().members.get(&from).map(|it| Arc::clone(it.server.clock()));
+        let (Some(clock), Some(server)) = (clock, self.connected_server(from, to)) else {
             return Box::pin(std::future::ready(Err(PeerRequestError::Failed(
                 "unreachable".to_owned(),
             ))));
         };
-        let until = clock.monotonic().saturating_add(within);
-        let (network, answer) = (self.clone(), self.keep(to, question(asked)));
+        let deadline = clock.monotonic().saturating_add(timeout);
+        let (network, call) = (self.clone(), self.track_call(to, call(server)));
         Box::pin(std::future::poll_fn(move |cx| {
-            if network.reached(from, to).is_none() {
+            if network.connected_server(from, to).is_none() {
                 return Poll::Ready(Err(PeerRequestError::Failed("link cut".to_owned())));
             }
-            if clock.monotonic() >= until {
+            if clock.monotonic() >= deadline {
                 return Poll::Ready(Err(PeerRequestError::Timeout("timed out".to_owned())));
             }
-            answer.poll(cx)
+            call.poll(cx)
         }))
     }
 
-    /// Records a request to a member.
-    fn keep<T: 'static>(&self, of: MemberId, answer: PeerResponse<T>) -> Arc<Question<T>> {
-        let question = Arc::new(Question(Mutex::new(Some(answer))));
-        let weak: Weak<Question<T>> = Arc::downgrade(&question);
-        if let Some(connected) = self.lock().members.get_mut(&of) {
-            connected.asked.retain(|asked| asked.strong_count() > 0);
-            connected.asked.push(weak);
+    /// Records a call to a member, so that detaching the member cancels it.
+    fn track_call<T: 'static>(&self, to: MemberId, response: PeerResponse<T>) -> Arc<PeerCall<T>> {
+        let call = Arc::new(PeerCall(Mutex::new(Some(response))));
+        let weak: Weak<PeerCall<T>> = Arc::downgrade(&call);
+        if let Some(connected) = self.0.lock().members.get_mut(&to) {
+            connected.calls.retain(|call| call.strong_count() > 0);
+            connected.calls.push(weak);
         }
-        question
+        call
     }
 }
 
 impl NetworkState {
-    fn note_arrival(&mut self, what: &What) {
+    /// Adds an arrived packet to the digest.
+    fn record_arrival(&mut self, payload: &Payload) {
         self.digest.add_number(self.step);
-        match what {
-            What::Message(message) => self.digest.add_message(message),
-            What::Snapshot { message, database } => {
-                self.digest.add_message(message);
+        match payload {
+            Payload::Message(message) => add_message(&mut self.digest, message),
+            Payload::Snapshot { message, database } => {
+                add_message(&mut self.digest, message);
                 self.digest.add(database);
                 self.snapshots += 1;
             }
         }
     }
 
-    /// Whether both directions are connected.
+    /// Returns whether two members are connected in both directions.
     fn is_connected(&self, a: MemberId, b: MemberId) -> bool {
-        let is_there = |id| self.members.contains_key(id);
-        is_there(&a) && is_there(&b) && !self.cut.contains(&(a, b)) && !self.cut.contains(&(b, a))
+        let is_attached = |id| self.members.contains_key(id);
+        is_attached(&a) && is_attached(&b) && !self.links.is_cut(a, b) && !self.links.is_cut(b, a)
     }
 
-    /// Updates the times since when peers are connected.
-    fn note_connections(&mut self) {
+    /// Updates the time at which each member's peers connected.
+    fn update_connections(&mut self) {
         let ids: Vec<_> = self.members.keys().copied().collect();
         for a in &ids {
             let now = self.members[a].server.now();
@@ -284,37 +285,35 @@ impl NetworkState {
                 let is_connected = self.is_connected(*a, *b);
                 let Some(connected) = self.members.get_mut(a) else { continue };
                 if is_connected {
-                    connected.since.entry(*b).or_insert(now);
+                    connected.connected_since.entry(*b).or_insert(now);
                 } else {
-                    connected.since.remove(b);
+                    connected.connected_since.remove(b);
                 }
             }
             let Some(connected) = self.members.get_mut(a) else { continue };
-            connected.since.retain(|b, _| ids.contains(b));
+            connected.connected_since.retain(|b, _| ids.contains(b));
         }
     }
 
-    fn chance(&mut self, of_a_thousand: u64) -> bool {
-        self.random.as_mut().is_some_and(|random| random.chance(of_a_thousand, 1000))
-    }
-
-    fn send(&mut self, from: MemberId, message: raft::Message) {
+    fn send(&mut self, from: MemberId, message: &raft::Message) {
         let to = message.to;
-        if self.chance(self.conditions.loss) {
-            return;
+        // The real transport never duplicates proposals.
+        let may_repeat = message.kind != raft::MessageType::MsgProp;
+        for delay in self.conditions.draw_copies(&mut self.random, may_repeat) {
+            let payload = Payload::Message(Box::new(message.clone()));
+            self.schedule(delay, Packet { from, to, payload });
         }
-        // Proposals must not be duplicated; the real transport guarantees this.
-        let may_double = message.kind != raft::MessageType::MsgProp;
-        if may_double && self.chance(self.conditions.doubling) {
-            self.put(Packet { from, to, what: What::Message(Box::new(message.clone())) });
-        }
-        self.put(Packet { from, to, what: What::Message(Box::new(message)) });
     }
 
-    fn put(&mut self, packet: Packet) {
-        let late = self.random.as_mut().map_or(0, |it| it.below(self.conditions.delay + 1));
-        self.numbered += 1;
-        self.in_flight.insert((self.step + 1 + late, self.numbered), packet);
+    fn send_snapshot(&mut self, from: MemberId, message: Box<raft::Message>, database: Vec<u8>) {
+        let (to, payload) = (message.to, Payload::Snapshot { message, database });
+        let delay = self.conditions.draw_delay(&mut self.random);
+        self.schedule(delay, Packet { from, to, payload });
+    }
+
+    /// Schedules the arrival of a packet.
+    fn schedule(&mut self, delay: u64, packet: Packet) {
+        self.in_flight.schedule(self.step + delay, packet);
     }
 }
 
@@ -339,8 +338,8 @@ impl fmt::Debug for Link {
 
 impl Transport for Link {
     fn send(&self, messages: Vec<raft::Message>) {
-        let mut state = self.network.lock();
-        messages.into_iter().for_each(|message| state.send(self.local, message));
+        let mut state = self.network.0.lock();
+        messages.iter().for_each(|message| state.send(self.local, message));
     }
 
     fn send_snapshot(&self, snapshot: OutgoingSnapshot) {
@@ -348,30 +347,28 @@ impl Transport for Link {
         let mut database = Vec::new();
         // Writing to memory cannot fail.
         let _ = image.write_to(&mut database);
-        let (to, message) = (message.to, Box::new(message));
-        let what = What::Snapshot { message, database };
-        self.network.lock().put(Packet { from: self.local, to, what });
+        self.network.0.lock().send_snapshot(self.local, Box::new(message), database);
     }
 
     fn active_since(&self, member: MemberId) -> Option<Duration> {
-        let state = self.network.lock();
-        state.members.get(&self.local)?.since.get(&member).copied()
+        let state = self.network.0.lock();
+        state.members.get(&self.local)?.connected_since.get(&member).copied()
     }
 
     fn set_members(&self, _: &Membership) {}
 
     fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
-        self.network.ask(self.local, of.id, within, |asked| {
-            let cluster = asked.state().cluster.now().version();
+        self.network.request(self.local, of.id, within, |server| {
+            let cluster = server.state().cluster.now().version();
             let cluster = cluster.map_or("not_decided".to_owned(), |version| version.to_string());
-            let server = SERVER_VERSION.to_owned();
-            Box::pin(std::future::ready(Ok(PeerVersions { server, cluster })))
+            let versions = PeerVersions { server: SERVER_VERSION.to_owned(), cluster };
+            Box::pin(std::future::ready(Ok(versions)))
         })
     }
 
     fn request_hash(&self, of: &Member, revision: i64, within: Duration) -> PeerResponse<PeerHash> {
-        self.network.ask(self.local, of.id, within, |asked| {
-            Box::pin(async move { asked.hash_for_peer(revision).await.map_err(ask_error) })
+        self.network.request(self.local, of.id, within, |server| {
+            Box::pin(async move { server.hash_for_peer(revision).await.map_err(to_peer_error) })
         })
     }
 
@@ -381,8 +378,8 @@ impl Transport for Link {
         lease: LeaseId,
         within: Duration,
     ) -> PeerResponse<i64> {
-        self.network.ask(self.local, leader.id, within, |asked| {
-            Box::pin(async move { asked.renew_for_peer(lease).await.map_err(ask_error) })
+        self.network.request(self.local, leader.id, within, |server| {
+            Box::pin(async move { server.renew_for_peer(lease).await.map_err(to_peer_error) })
         })
     }
 
@@ -392,8 +389,8 @@ impl Transport for Link {
         request: pb::LeaseTimeToLiveRequest,
         within: Duration,
     ) -> PeerResponse<pb::LeaseTimeToLiveResponse> {
-        self.network.ask(self.local, leader.id, within, |asked| {
-            Box::pin(async move { asked.lease_for_peer(request).await.map_err(ask_error) })
+        self.network.request(self.local, leader.id, within, |server| {
+            Box::pin(async move { server.lease_for_peer(request).await.map_err(to_peer_error) })
         })
     }
 
@@ -404,14 +401,16 @@ impl Transport for Link {
         token: Option<String>,
         within: Duration,
     ) -> PeerResponse<Vec<Member>> {
-        self.network.ask(self.local, leader.id, within, |asked| {
-            Box::pin(async move { asked.promote_for_peer(token, learner).await.map_err(ask_error) })
+        self.network.request(self.local, leader.id, within, |server| {
+            Box::pin(
+                async move { server.promote_for_peer(token, learner).await.map_err(to_peer_error) },
+            )
         })
     }
 }
 
-/// Converts an error to its form on the wire.
-fn ask_error(error: Error) -> PeerRequestError {
+/// Converts an error to the form in which a peer receives it.
+fn to_peer_error(error: Error) -> PeerRequestError {
     match error {
         Error::Renew(lease) if lease.to_string() == "lease not found" => {
             PeerRequestError::LeaseNotFound

@@ -18,22 +18,23 @@ pub struct Node {
     pub id: MemberId,
     /// Configuration of the member.
     pub config: ServerConfig,
-    /// Disk.
+    /// Simulated disk.
     pub disk: SimDisk,
-    /// Clock.
+    /// Simulated clock.
     pub clock: NodeClock,
-    /// Speed of the clock in thousandths of real time, at most 1000.
-    pub pace: u64,
-    /// Paused: no stage runs, while the clock advances.
+    /// Rate of the clock in thousandths of the simulated time, at most 1000.
+    pub clock_rate: u64,
+    /// Whether the member is paused: no stage runs, while the clock advances.
     pub is_paused: bool,
-    /// The log writer is blocked by the disk.
+    /// Whether the disk blocks the log writer.
     pub is_stalled: bool,
-    /// The disk was made to fail, so that the member may stop after a failed call.
+    /// Whether the disk was made to fail, so that the member may stop after a failed call.
     pub is_faulty: bool,
-    /// The disk works again. Earlier failures may still be detected.
+    /// Whether a faulty disk works again. The member may still stop because of an earlier failure.
     pub is_healed: bool,
-    /// The machine lost power at some write, and the member has not noticed yet.
-    pub is_off: bool,
+    /// Whether the power fails at one of the next changes to the disk, or has failed and the member
+    /// has not stopped yet.
+    pub has_pending_power_cut: bool,
     stages: Option<Stages>,
     starts: u64,
 }
@@ -42,7 +43,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct NodeClock {
     time: SimClock,
-    /// Total by which the wall clock was set back.
+    /// Sum of all adjustments of the wall clock, all of which set it back.
     set_back_ms: Arc<AtomicU64>,
 }
 
@@ -72,8 +73,8 @@ impl Clock for NodeClock {
     }
 }
 
-/// Speed of a clock that runs in real time.
-pub(crate) const PACE_MAX: u64 = 1000;
+/// Rate of a clock that is as fast as the clients' clock.
+pub(crate) const CLOCK_RATE_MAX: u64 = 1000;
 
 /// Errors of a failing simulated disk.
 const DISK_ERRORS: [&str; 3] =
@@ -88,12 +89,12 @@ impl Node {
             config,
             disk,
             clock,
-            pace: PACE_MAX,
+            clock_rate: CLOCK_RATE_MAX,
             is_paused: false,
             is_stalled: false,
             is_faulty: false,
             is_healed: false,
-            is_off: false,
+            has_pending_power_cut: false,
             stages: None,
             starts: 0,
         }
@@ -108,12 +109,12 @@ impl Node {
         if std::mem::take(&mut self.is_healed) {
             self.is_faulty = false;
         }
-        let machine = Platform {
+        let platform = Platform {
             disk: Arc::new(self.disk.clone()),
             clock: Arc::new(self.clock.clone()),
             random: Box::new(SeededRandom::new(self.id.0 ^ self.starts)),
         };
-        let stages = Stages::boot(self.config.clone(), machine, Arc::new(network.link(self.id)))?;
+        let stages = Stages::boot(self.config.clone(), platform, Arc::new(network.link(self.id)))?;
         network.attach(stages.server());
         stages.hang_log(self.is_stalled);
         self.stages = Some(stages);
@@ -147,9 +148,9 @@ impl Node {
 
     /// Removes a member that has stopped by itself, and returns the reason.
     pub fn reap(&mut self, network: &Network) -> Option<StopReason> {
-        let ended = self.stages.take_if(|stages| stages.is_over())?;
+        let stopped = self.stages.take_if(|stages| stages.is_over())?;
         network.detach(self.id);
-        Some(ended.stop())
+        Some(stopped.stop())
     }
 
     /// Stops the member in order.
@@ -158,7 +159,7 @@ impl Node {
         self.stages.take().map(Stages::stop)
     }
 
-    /// Kills the member: written data reaches the disk.
+    /// Kills the member as `kill -9` does: data that was written and not synced survives.
     pub fn kill(&mut self, network: &Network) {
         network.detach(self.id);
         self.stages = None;
@@ -168,7 +169,7 @@ impl Node {
     pub fn lose_power(&mut self, network: &Network, seed: u64) {
         self.kill(network);
         self.disk = self.disk.power_cut(seed);
-        self.is_off = false;
+        self.has_pending_power_cut = false;
     }
 
     /// Repairs the disk.
@@ -178,14 +179,14 @@ impl Node {
         self.is_healed = true;
     }
 
-    /// Whether a disk fault excuses this stop: the disk was made to fail, a call has failed since
-    /// the start, and its error is the reason. Only the disk produces these texts.
-    pub(crate) fn excuses(&self, why: &str) -> bool {
-        self.is_faulty && DISK_ERRORS.iter().any(|words| why.contains(words))
+    /// Returns whether an injected disk fault explains this reason of a stop: the disk was made to
+    /// fail, and the reason contains an error that only the simulated disk returns.
+    pub(crate) fn is_explained_by_disk_fault(&self, reason: &str) -> bool {
+        self.is_faulty && DISK_ERRORS.iter().any(|error| reason.contains(error))
     }
 
-    /// Makes the disk fail.
-    pub(crate) fn make_faulty(&mut self) {
+    /// Records that the disk was made to fail.
+    pub(crate) fn mark_faulty(&mut self) {
         (self.is_faulty, self.is_healed) = (true, false);
     }
 
@@ -203,8 +204,8 @@ impl Node {
         (self.is_paused, self.is_stalled) = (false, false);
     }
 
-    /// Advances the clock.
-    pub(crate) fn pass(&self, time: Duration) {
-        self.clock.advance(time.mul_f64(self.pace as f64 / PACE_MAX as f64));
+    /// Advances the clock at its own rate.
+    pub(crate) fn advance_clock(&self, time: Duration) {
+        self.clock.advance(time.mul_f64(self.clock_rate as f64 / CLOCK_RATE_MAX as f64));
     }
 }

@@ -1,5 +1,5 @@
-//! The operator: adds, promotes and removes members, and provides and removes their nodes. It also
-//! changes users and roles, which must be equal on all members.
+//! The operator, which adds, promotes and removes members, and creates and removes their nodes. It
+//! also changes users and roles, which must be equal on all members.
 //!
 //! The outcome of a change is not always known, so nodes follow the membership that members report.
 
@@ -11,15 +11,16 @@ use membership::Membership;
 use proto::authpb::{Permission, UserAddOptions};
 use proto::etcdserverpb as pb;
 use server::{Error, Server, ServerConfig};
+use simkit::RandomExt as _;
 use types::MemberId;
 
-use crate::client::{Answer, anonymous};
+use crate::client::{ResponseFuture, anonymous};
 use crate::cluster::{Cluster, peer_url};
 use crate::journal::Journal;
-use crate::poll;
+use crate::poll_once;
 use crate::scenario::Counts;
 
-/// Timeout of a request.
+/// Timeout of a change.
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum number of members.
 const MEMBERS_MAX: usize = 5;
@@ -29,30 +30,39 @@ const NAMES: u64 = 3;
 /// Changes the membership, and users and roles.
 pub(crate) struct Operator {
     random: SeededRandom,
-    /// A change occurs once in this many steps, on average.
-    every: u64,
-    asked: Option<Asked>,
-    named: u32,
+    /// The operator requests a change once in this many steps, on average.
+    interval_steps: u64,
+    pending: Option<PendingChange>,
+    /// Number of members that the operator has named.
+    names: u32,
     /// Members whose nodes were removed. Members that are behind may still list them.
-    gone: BTreeSet<MemberId>,
-    /// Members that have stopped as removed, before any other member reports it.
-    left: BTreeSet<MemberId>,
+    removed_nodes: BTreeSet<MemberId>,
+    /// Members that have stopped because they were removed, until their nodes are removed.
+    removed_members: BTreeSet<MemberId>,
 }
 
-struct Asked {
-    what: String,
-    of: MemberId,
-    until: Duration,
-    answer: Answer<()>,
+/// A change in flight.
+struct PendingChange {
+    description: String,
+    /// The member that received the request.
+    member: MemberId,
+    deadline: Duration,
+    response: ResponseFuture<()>,
 }
 
 impl Operator {
     pub(crate) fn new(seed: u64) -> Operator {
         let mut random = SeededRandom::new(seed);
-        // Some clusters keep their members.
-        let every = if random.chance(1, 3) { u64::MAX } else { 60 + random.below(240) };
-        let (gone, left) = (BTreeSet::new(), BTreeSet::new());
-        Operator { random, every, asked: None, named: 0, gone, left }
+        // In a third of the scenarios nothing changes.
+        let interval_steps = if random.chance(1, 3) { u64::MAX } else { 60 + random.below(240) };
+        Operator {
+            random,
+            interval_steps,
+            pending: None,
+            names: 0,
+            removed_nodes: BTreeSet::new(),
+            removed_members: BTreeSet::new(),
+        }
     }
 
     /// Advances by one step: may request a change, and follows the membership.
@@ -63,111 +73,122 @@ impl Operator {
         journal: &mut Journal,
         config: impl Fn(&mut ServerConfig),
     ) {
-        self.listen(cluster, counts, journal);
-        if self.asked.is_none() && self.random.chance(1, self.every) {
-            self.ask(cluster);
+        self.receive(cluster, counts, journal);
+        if self.pending.is_none() && self.random.chance(1, self.interval_steps) {
+            self.request_change(cluster);
         }
-        self.look_after(cluster, counts, config);
+        self.follow_membership(cluster, counts, config);
     }
 
-    fn listen(&mut self, cluster: &Cluster, counts: &mut Counts, journal: &mut Journal) {
-        let Some(asked) = &mut self.asked else { return };
-        let answer = poll(&mut asked.answer);
-        if answer.is_none() && cluster.now < asked.until {
+    /// Receives the response to the pending change, or times it out.
+    fn receive(&mut self, cluster: &Cluster, counts: &mut Counts, journal: &mut Journal) {
+        let Some(pending) = &mut self.pending else { return };
+        let result = poll_once(&mut pending.response);
+        if result.is_none() && cluster.now < pending.deadline {
             return;
         }
-        let (what, of) = (&asked.what, asked.of);
-        let is_promotion = what.starts_with("promote");
-        counts.promoted += u64::from(is_promotion && matches!(answer, Some(Ok(()))));
-        journal.note(cluster.now, || format!("{of}: operator: {what}: {answer:?}"));
-        self.asked = None;
+        let PendingChange { description, member, .. } = pending;
+        let is_promotion = description.starts_with("promote");
+        counts.promoted += u64::from(is_promotion && matches!(result, Some(Ok(()))));
+        journal.note(cluster.now, || format!("{member}: operator: {description}: {result:?}"));
+        self.pending = None;
     }
 
-    /// Forgets a request to a stopped member. Its future would keep the member and its files open.
-    pub(crate) fn lose(&mut self, id: MemberId, now: Duration, journal: &mut Journal) {
-        if let Some(Asked { what, of, .. }) = self.asked.take_if(|asked| asked.of == id) {
-            journal.note(now, || format!("{of}: operator: {what}: never answered"));
+    /// Drops a request to a stopped member. Its future would keep the member and its files open.
+    pub(crate) fn disconnect(&mut self, id: MemberId, now: Duration, journal: &mut Journal) {
+        let lost = self.pending.take_if(|pending| pending.member == id);
+        if let Some(PendingChange { description, member, .. }) = lost {
+            journal.note(now, || format!("{member}: operator: {description}: connection lost"));
         }
     }
 
-    fn ask(&mut self, cluster: &Cluster) {
+    /// Requests a random change from a random member.
+    fn request_change(&mut self, cluster: &Cluster) {
         let servers: Vec<&Server> = cluster.servers().collect();
-        let place = usize::try_from(self.random.below(servers.len().max(1) as u64)).unwrap_or(0);
-        let Some(server) = servers.get(place) else { return };
+        let position = self.random.position(servers.len().max(1));
+        let Some(&server) = servers.get(position) else { return };
         let members = server.state().cluster.now();
-        let (count, server) = (members.members().count(), (*server).clone());
-        let of = server.local();
-        let (what, answer) = match self.random.below(5) {
+        let (count, server) = (members.members().count(), server.clone());
+        let member = server.local();
+        let (description, response) = match self.random.below(5) {
             0 if count < MEMBERS_MAX => self.add(server),
             1 => promote(server, &members),
-            2 | 3 => self.keep_accounts(server),
+            2 | 3 => self.change_users_and_roles(server),
             _ => self.remove(server, &members),
         };
-        let until = cluster.now + TIMEOUT;
-        self.asked = Some(Asked { what, of, until, answer });
+        let deadline = cluster.now + TIMEOUT;
+        self.pending = Some(PendingChange { description, member, deadline, response });
     }
 
-    fn add(&mut self, server: Server) -> (String, Answer<()>) {
-        self.named += 1;
-        let (url, is_learner) = (peer_url(&format!("n{}", self.named)), self.random.chance(2, 3));
-        let what = format!("add {url}{}", if is_learner { ", a learner" } else { "" });
+    /// Adds a voter or a learner.
+    fn add(&mut self, server: Server) -> (String, ResponseFuture<()>) {
+        self.names += 1;
+        let (url, is_learner) = (peer_url(&format!("n{}", self.names)), self.random.chance(2, 3));
+        let description = format!("add {url}{}", if is_learner { ", a learner" } else { "" });
         let add = pb::MemberAddRequest { peer_urls: vec![url], is_learner };
-        (what, Box::pin(async move { server.member_add(&anonymous(), add).await.map(drop) }))
+        (description, Box::pin(async move { server.member_add(&anonymous(), add).await.map(drop) }))
     }
 
-    fn remove(&mut self, server: Server, members: &Membership) -> (String, Answer<()>) {
+    /// Removes a random member.
+    fn remove(&mut self, server: Server, members: &Membership) -> (String, ResponseFuture<()>) {
         let ids: Vec<_> = members.ids().collect();
-        let place = usize::try_from(self.random.below(ids.len().max(1) as u64)).unwrap_or(0);
-        let id = ids.get(place).copied().unwrap_or_default();
-        // Never removes one of two voters: if the other were down, it might not know that it is the
-        // only voter, and no member could tell it.
+        let id = self.random.pick_any(&ids).unwrap_or_default();
+        // Never removes one of two voters: if the other one were down and missed the conf change,
+        // it would wait for a quorum of two forever. Id 0 names no member and is refused.
         let is_needed = !members.is_learner(id) && members.voters().count() <= 2;
         let remove = pb::MemberRemoveRequest { id: if is_needed { 0 } else { id.0 } };
-        let what = format!("remove {id}");
-        (what, Box::pin(async move { server.member_remove(&anonymous(), remove).await.map(drop) }))
+        let description = format!("remove {id}");
+        (
+            description,
+            Box::pin(async move { server.member_remove(&anonymous(), remove).await.map(drop) }),
+        )
     }
 
     /// Adds, deletes or grants a user or a role.
-    fn keep_accounts(&mut self, server: Server) -> (String, Answer<()>) {
+    fn change_users_and_roles(&mut self, server: Server) -> (String, ResponseFuture<()>) {
         let user = format!("user-{}", self.random.below(NAMES));
         let role = format!("role-{}", self.random.below(NAMES));
-        let who = anonymous();
+        let credentials = anonymous();
         match self.random.below(6) {
             0 => (format!("add {user}"), Box::pin(async move { add_user(&server, user).await })),
             1 => {
                 let delete = pb::AuthUserDeleteRequest { name: user.clone() };
-                let answer = async move { server.user_delete(&who, delete).await.map(drop) };
-                (format!("delete {user}"), Box::pin(answer))
+                let response =
+                    async move { server.user_delete(&credentials, delete).await.map(drop) };
+                (format!("delete {user}"), Box::pin(response))
             }
             2 => {
                 let add = pb::AuthRoleAddRequest { name: role.clone() };
-                let answer = async move { server.role_add(&who, add).await.map(drop) };
-                (format!("add {role}"), Box::pin(answer))
+                let response = async move { server.role_add(&credentials, add).await.map(drop) };
+                (format!("add {role}"), Box::pin(response))
             }
             3 => {
                 let delete = pb::AuthRoleDeleteRequest { role: role.clone() };
-                let answer = async move { server.role_delete(&who, delete).await.map(drop) };
-                (format!("delete {role}"), Box::pin(answer))
+                let response =
+                    async move { server.role_delete(&credentials, delete).await.map(drop) };
+                (format!("delete {role}"), Box::pin(response))
             }
             4 => {
-                let what = format!("give {role} to {user}");
+                let description = format!("give {role} to {user}");
                 let grant = pb::AuthUserGrantRoleRequest { user, role };
-                let answer = async move { server.user_grant_role(&who, grant).await.map(drop) };
-                (what, Box::pin(answer))
+                let response =
+                    async move { server.user_grant_role(&credentials, grant).await.map(drop) };
+                (description, Box::pin(response))
             }
             _ => {
-                let what = format!("let {role} read the keys of {user}");
+                let description = format!("let {role} read the keys of {user}");
                 let perm = Permission { key: user.into(), ..Permission::default() };
                 let grant = pb::AuthRoleGrantPermissionRequest { name: role, perm: Some(perm) };
-                let answer =
-                    async move { server.role_grant_permission(&who, grant).await.map(drop) };
-                (what, Box::pin(answer))
+                let response = async move {
+                    server.role_grant_permission(&credentials, grant).await.map(drop)
+                };
+                (description, Box::pin(response))
             }
         }
     }
 
     /// Creates nodes for added members and removes those of removed members.
-    pub(crate) fn look_after(
+    pub(crate) fn follow_membership(
         &mut self,
         cluster: &mut Cluster,
         counts: &mut Counts,
@@ -175,41 +196,42 @@ impl Operator {
     ) {
         let newest = cluster.servers().max_by_key(|server| server.applied());
         let Some(members) = newest.map(|server| server.state().cluster.now()) else { return };
-        let is_known = |id| cluster.nodes.contains_key(id) || self.gone.contains(id);
+        let is_known = |id| cluster.nodes.contains_key(id) || self.removed_nodes.contains(id);
         let missing = members.members().find(|member| !is_known(&member.id));
         if let Some(member) = missing {
-            let name = member.raft.peer_urls.first().map(|url| name_in(url)).unwrap_or_default();
+            let name = member.raft.peer_urls.first().map(|url| host_of(url)).unwrap_or_default();
             cluster.join(member.id, &name, config);
-            cluster.node(member.id).pace = 900 + self.random.below(101);
+            cluster.node(member.id).clock_rate = 900 + self.random.below(101);
             counts.joined += 1;
         }
-        let gone: Vec<_> =
+        let removed: Vec<_> =
             cluster.nodes.keys().copied().filter(|id| members.is_removed(*id)).collect();
-        for id in gone {
-            // A removed member stops by itself if it can; otherwise its node is removed.
+        for id in removed {
+            // A removed member stops by itself once it learns of its removal, which may never
+            // happen.
             if !cluster.nodes[&id].is_running() || self.random.chance(1, 200) {
-                self.forget(cluster, id);
+                self.remove_node(cluster, id);
                 counts.removed += 1;
             }
         }
     }
 
-    /// Records that a member has stopped as removed. Its node stays until another member confirms
-    /// it.
-    pub(crate) fn leave(&mut self, id: MemberId) {
-        self.left.insert(id);
+    /// Records that a member has stopped because it was removed. Its node stays until another
+    /// member reports the removal.
+    pub(crate) fn note_removed(&mut self, id: MemberId) {
+        self.removed_members.insert(id);
     }
 
-    /// Whether a member has stopped as removed, and no other member has confirmed it.
-    pub(crate) fn has_left(&self, id: MemberId) -> bool {
-        self.left.contains(&id)
+    /// Returns whether a member has stopped because it was removed, and still has its node.
+    pub(crate) fn is_removed(&self, id: MemberId) -> bool {
+        self.removed_members.contains(&id)
     }
 
     /// Removes a node.
-    fn forget(&mut self, cluster: &mut Cluster, id: MemberId) {
-        self.gone.insert(id);
-        self.left.remove(&id);
-        self.asked.take_if(|asked| asked.of == id);
+    fn remove_node(&mut self, cluster: &mut Cluster, id: MemberId) {
+        self.removed_nodes.insert(id);
+        self.removed_members.remove(&id);
+        self.pending.take_if(|pending| pending.member == id);
         let network = cluster.network.clone();
         cluster.nodes.remove(&id).into_iter().for_each(|mut node| node.kill(&network));
     }
@@ -222,14 +244,18 @@ async fn add_user(server: &Server, name: String) -> Result<(), Error> {
     server.user_add(&anonymous(), add).await.map(drop)
 }
 
-fn promote(server: Server, members: &Membership) -> (String, Answer<()>) {
+/// Promotes the first learner, or requests the promotion of an unknown member if there is none.
+fn promote(server: Server, members: &Membership) -> (String, ResponseFuture<()>) {
     let learner = members.ids().find(|id| members.is_learner(*id)).unwrap_or_default();
     let promote = pb::MemberPromoteRequest { id: learner.0 };
-    let what = format!("promote {learner}");
-    (what, Box::pin(async move { server.member_promote(&anonymous(), promote).await.map(drop) }))
+    let description = format!("promote {learner}");
+    (
+        description,
+        Box::pin(async move { server.member_promote(&anonymous(), promote).await.map(drop) }),
+    )
 }
 
-/// Returns the name in `http://name:2380`.
-fn name_in(url: &str) -> String {
+/// Returns the host of `http://host:2380`.
+fn host_of(url: &str) -> String {
     url.trim_start_matches("http://").trim_end_matches(":2380").to_owned()
 }

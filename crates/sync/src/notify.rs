@@ -1,3 +1,5 @@
+//! A wake-up of one thread, without a value.
+
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};

@@ -1,3 +1,5 @@
+//! A pool of worker threads with a bounded queue of jobs.
+
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -119,6 +121,7 @@ impl WorkerPool {
 mod tests {
     use super::*;
     use crate::oneshot::Canceled;
+    use testkit::waiting::TIMEOUT;
 
     #[test]
     fn a_thread_executes_the_job() {
@@ -127,14 +130,15 @@ mod tests {
         let mut job = pool.run(move || done.send(7).unwrap());
         std::thread::scope(|scope| {
             scope.spawn(|| pool.work());
-            assert_eq!(wait.recv().unwrap(), 7);
+            let result = wait.recv_timeout(TIMEOUT);
             pool.close();
+            assert_eq!(result.expect("timed out waiting for the job"), 7);
         });
         assert_eq!(job.try_recv(), Ok(Some(())));
     }
 
     #[test]
-    fn a_closed_pool_is_told_apart_from_a_full_one() {
+    fn is_closed_distinguishes_a_closed_pool_from_a_full_one() {
         let pool = WorkerPool::new(0);
         assert_eq!(pool.run(|| 7).try_recv(), Err(Canceled));
         assert!(!pool.is_closed());

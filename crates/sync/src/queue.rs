@@ -1,3 +1,5 @@
+//! The inbox of a stage: many producers, one consumer that takes whole batches.
+
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -170,6 +172,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use testkit::waiting::wait_until;
+
     #[test]
     fn items_are_taken_in_the_order_of_their_pushes() {
         let queue = Queue::default();
@@ -207,9 +211,7 @@ mod tests {
                 batch
             })
         };
-        while queue.state.lock().sleeping != Some(WakeOn::Urgent) {
-            std::thread::yield_now();
-        }
+        wait_until("the consumer sleeps", || queue.state.lock().sleeping == Some(WakeOn::Urgent));
         queue.push_deferred(2);
         assert_eq!(queue.state.lock().sleeping, Some(WakeOn::Urgent));
         queue.push(3);

@@ -50,6 +50,8 @@ pub enum Usage {
     Server,
     /// Client authentication only.
     Client,
+    /// Any purpose, without naming one.
+    Any,
     /// No extended key usage.
     Unspecified,
 }
@@ -72,11 +74,11 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// Writes both to a folder, as `<name>.pem` and `<name>.key`.
+    /// Writes certificate and key to a directory, as `<name>.pem` and `<name>.key`.
     ///
     /// # Panics
     ///
-    /// If they cannot be written.
+    /// If a file cannot be written.
     #[track_caller]
     pub fn write(&self, folder: &Path, name: &str) {
         write(&folder.join(format!("{name}.pem")), self.cert_pem.as_bytes());
@@ -88,12 +90,12 @@ impl Issued {
 ///
 /// # Panics
 ///
-/// If it cannot be written.
+/// If the file cannot be written.
 #[track_caller]
 pub fn write(path: &Path, bytes: &[u8]) {
     let fresh = path.with_extension("fresh");
-    fs::write(&fresh, bytes).expect("write a file");
-    fs::rename(&fresh, path).expect("rename a file");
+    let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, path));
+    written.unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
 }
 
 impl Authority {
@@ -107,11 +109,12 @@ impl Authority {
         params.distinguished_name = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let issuer = CertifiedIssuer::self_signed(params, key()).expect("sign the authority");
+        let issuer = CertifiedIssuer::self_signed(params, key())
+            .expect("the parameters of an authority are complete");
         Authority { issuer }
     }
 
-    /// Returns its own certificate.
+    /// Returns the certificate of the authority.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -124,7 +127,7 @@ impl Authority {
     pub fn issue(&self, subject: &Subject<'_>) -> Issued {
         let key = key();
         let certificate = params(subject).signed_by(&key, &self.issuer);
-        let cert_pem = certificate.expect("sign a certificate").pem();
+        let cert_pem = certificate.expect("the key of the authority may sign certificates").pem();
         Issued { cert_pem, key_pem: key.serialize_pem() }
     }
 
@@ -132,7 +135,7 @@ impl Authority {
     ///
     /// # Panics
     ///
-    /// If it cannot be signed.
+    /// If signing fails.
     pub fn revoke(&self, serials: &[u64]) -> Vec<u8> {
         let now = OffsetDateTime::now_utc();
         let revoked = |serial: &u64| RevokedCertParams {
@@ -149,12 +152,16 @@ impl Authority {
             revoked_certs: serials.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        params.signed_by(&self.issuer).expect("sign a revocation list").der().to_vec()
+        params
+            .signed_by(&self.issuer)
+            .expect("the key of the authority may sign lists")
+            .der()
+            .to_vec()
     }
 }
 
 fn key() -> KeyPair {
-    KeyPair::generate().expect("generate a key")
+    KeyPair::generate().expect("the system provides randomness")
 }
 
 fn named(common_name: &str) -> DistinguishedName {
@@ -180,6 +187,7 @@ fn params(subject: &Subject<'_>) -> CertificateParams {
         }
         Usage::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
         Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        Usage::Any => vec![ExtendedKeyUsagePurpose::Any],
         Usage::Unspecified => Vec::new(),
     };
     params
@@ -188,6 +196,9 @@ fn params(subject: &Subject<'_>) -> CertificateParams {
 fn name(host: &str) -> SanType {
     match host.parse::<IpAddr>() {
         Ok(address) => SanType::IpAddress(address),
-        Err(_) => SanType::DnsName(host.try_into().expect("a valid host name")),
+        Err(_) => {
+            let name = host.try_into();
+            SanType::DnsName(name.unwrap_or_else(|error| panic!("host {host:?}: {error}")))
+        }
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! - [`script`] runs golden scripts: text files of commands with their expected output.
 //! - [`waiting`] has bounded waits.
+//! - [`ports`] reserves ports for servers.
 //! - `certs`, a feature, issues certificates.
 
 #[cfg(feature = "certs")]
 pub mod certs;
+pub mod ports;
 pub mod script;
 pub mod waiting;

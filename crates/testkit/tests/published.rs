@@ -9,7 +9,7 @@ fn files(area: &str) -> Vec<PathBuf> {
     let Some(dir) = script::published(area) else { return Vec::new() };
     let mut files: Vec<PathBuf> = fs::read_dir(&dir)
         .unwrap_or_else(|error| panic!("read {}: {error}", dir.display()))
-        .map(|entry| entry.expect("the folder was readable").path())
+        .map(|entry| entry.expect("the directory was readable").path())
         .collect();
     assert!(!files.is_empty(), "{} is empty", dir.display());
     files.sort();

@@ -61,8 +61,8 @@ impl CipherSuites {
 
     /// Returns the selected names that rustls does not support.
     pub fn unsupported(&self) -> Vec<&str> {
-        let lacks = |name: &&str| suite_kind(name) == Some(SuiteKind::Unsupported);
-        self.names.iter().map(String::as_str).filter(lacks).collect()
+        let is_unsupported = |name: &&str| suite_kind(name) == Some(SuiteKind::Unsupported);
+        self.names.iter().map(String::as_str).filter(is_unsupported).collect()
     }
 
     /// Returns the selected suites of `all`.
@@ -75,7 +75,7 @@ impl CipherSuites {
         if self.names.is_empty() || versions.min == Version::Tls13 {
             return Ok(all.to_vec());
         }
-        let meanings: Vec<SuiteKind> =
+        let selected: Vec<SuiteKind> =
             self.names.iter().filter_map(|name| suite_kind(name)).collect();
         // Compat: only Go's HTTP/2 server insists on one of these.
         let required = [
@@ -83,12 +83,12 @@ impl CipherSuites {
             CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
         ];
         let has_required =
-            || required.iter().any(|suite| meanings.contains(&SuiteKind::Tls12(*suite)));
+            || required.iter().any(|suite| selected.contains(&SuiteKind::Tls12(*suite)));
         if needs_http2 && !has_required() {
             return Err(CipherSuiteError::Http2);
         }
         let chosen = |suite: &&SupportedCipherSuite| {
-            suite.tls13().is_some() || meanings.contains(&SuiteKind::Tls12(suite.suite()))
+            suite.tls13().is_some() || selected.contains(&SuiteKind::Tls12(suite.suite()))
         };
         Ok(all.iter().filter(chosen).copied().collect())
     }

@@ -62,6 +62,15 @@ pub enum LoadError {
         /// The file.
         file: PathBuf,
     },
+    /// A file of a certificate contains a key instead.
+    #[error(
+        "{}: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched",
+        file.display()
+    )]
+    KeyAsCertificate {
+        /// The file.
+        file: PathBuf,
+    },
     /// A certificate is malformed.
     #[error("{}: x509: malformed certificate: {reason}", file.display())]
     Certificate {
@@ -73,6 +82,15 @@ pub enum LoadError {
     /// A file contains no key.
     #[error("{}: tls: failed to find any PEM data in key input", file.display())]
     NoKey {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A file of a key contains a certificate instead.
+    #[error(
+        "{}: tls: found a certificate rather than a key in the PEM for the private key",
+        file.display()
+    )]
+    CertificateAsKey {
         /// The file.
         file: PathBuf,
     },

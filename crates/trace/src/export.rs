@@ -1,12 +1,13 @@
 //! Sends spans to a collector.
 //!
 //! ```text
-//!   calls ─► queue of 2048 ─► thread `trace`: batches of 512, or after one second ─► OTLP
-//!              │ full                                                                │ fails
-//!              └─► dropped{reason="queue_full"}         dropped{reason="export_failed"} ◄┘
+//!   calls ─► queue of 2048 ─► thread `trace`: batches of 512, or after 5 seconds ─► OTLP
+//!              │ full                                                               │ fails
+//!              └─► dropped{reason="queue_full"}        dropped{reason="export_failed"} ◄┘
 //! ```
 //!
-//! An export is retried three times. The thread has its own runtime: neither encoding nor waiting
+//! The environment can change these numbers ([`crate::batch`]). An export is retried three times,
+//! in all within the export timeout. The thread has its own runtime: neither encoding nor waiting
 //! for a collector delays requests.
 
 use std::io;
@@ -17,21 +18,16 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::batch::BatchSettings;
 use crate::{Settings, StartError};
 
-/// The most queued spans.
-pub const QUEUE_SPANS_MAX: usize = 2048;
-/// The most spans of a batch.
-const BATCH_SPANS_MAX: usize = 512;
-/// The longest time that a span waits for a batch.
-const BATCH_TIME: Duration = Duration::from_secs(1);
 /// The interval of log lines about failures.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -59,11 +55,11 @@ pub struct Export {
 }
 
 impl Export {
-    /// Sends the queued spans and stops. Returns after at most `patience`.
-    pub fn close(self, patience: Duration) {
+    /// Sends the queued spans and stops. Returns after at most `time_limit`.
+    pub fn close(self, time_limit: Duration) {
         // Fails if the thread has ended.
         let _ = self.stop.send(());
-        if self.stopped.recv_timeout(patience) == Err(std_mpsc::RecvTimeoutError::Timeout) {
+        if self.stopped.recv_timeout(time_limit) == Err(std_mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("timed out sending the last spans");
         }
     }
@@ -74,12 +70,13 @@ pub(crate) fn start(
     settings: &Settings,
     registry: &Registry,
 ) -> Result<(Queue, Export), StartError> {
+    let batches = BatchSettings::from_environment()?;
     let dropped = dropped(registry)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exporter = runtime.block_on(async { exporter(settings) })?;
-    let (queue, spans) = channel(QUEUE_SPANS_MAX, &dropped);
+    let (queue, spans) = channel(batches.queue_spans_max, &dropped);
     let failed = dropped.with_label_values(&["export_failed"]);
-    let sender = Sender { spans, exporter, failures: Failures::new(failed) };
+    let sender = Sender { spans, exporter, batches, failures: Failures::new(failed) };
     let (stop, stopping) = oneshot::channel();
     let (done, stopped) = std_mpsc::channel();
     spawn(move || {
@@ -126,6 +123,7 @@ fn exporter(settings: &Settings) -> Result<OtlpExporter, StartError> {
 struct Sender<E> {
     spans: mpsc::Receiver<SpanData>,
     exporter: E,
+    batches: BatchSettings,
     failures: Failures,
 }
 
@@ -137,25 +135,36 @@ impl<E: SpanExporter> Sender<E> {
                 biased;
                 // Dropping the sender also stops it.
                 _ = &mut stop => break,
-                () = collect_batch(&mut self.spans, &mut batch) => self.send(&mut batch).await,
+                () = collect_batch(&mut self.spans, &mut batch, &self.batches) => self.send(&mut batch).await,
             }
         }
         self.spans.close();
-        while !batch.is_empty() || self.spans.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
+        let spans_max = self.batches.batch_spans_max;
+        while !batch.is_empty() || self.spans.recv_many(&mut batch, spans_max).await > 0 {
             self.send(&mut batch).await;
         }
     }
 
     async fn send(&mut self, batch: &mut Vec<SpanData>) {
         let count = batch.len();
-        let sent = self.exporter.export(std::mem::take(batch)).await;
+        let export = self.exporter.export(std::mem::take(batch));
+        let sent = match self.batches.export_timeout {
+            None => export.await,
+            Some(limit) => {
+                timeout(limit, export).await.unwrap_or(Err(OTelSdkError::Timeout(limit)))
+            }
+        };
         self.failures.record(&sent, count);
     }
 }
 
 /// Waits for a full batch, or until its first span has waited long enough. Cancel-safe: the spans
 /// stay in `batch`.
-async fn collect_batch(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<SpanData>) {
+async fn collect_batch(
+    spans: &mut mpsc::Receiver<SpanData>,
+    batch: &mut Vec<SpanData>,
+    batches: &BatchSettings,
+) {
     if batch.is_empty() {
         match spans.recv().await {
             Some(first) => batch.push(first),
@@ -163,8 +172,8 @@ async fn collect_batch(spans: &mut mpsc::Receiver<SpanData>, batch: &mut Vec<Spa
             None => std::future::pending().await,
         }
     }
-    let until = Instant::now() + BATCH_TIME;
-    while batch.len() < BATCH_SPANS_MAX
+    let until = Instant::now() + batches.delay;
+    while batch.len() < batches.batch_spans_max
         && let Ok(Some(next)) = timeout_at(until, spans.recv()).await
     {
         batch.push(next);
@@ -215,7 +224,6 @@ pub(crate) mod tests {
     use opentelemetry::InstrumentationScope;
     use opentelemetry::SpanId;
     use opentelemetry::trace::{SpanContext, SpanKind, Status};
-    use opentelemetry_sdk::error::OTelSdkError;
     use opentelemetry_sdk::trace::{SpanEvents, SpanLinks};
 
     use super::*;
@@ -251,11 +259,15 @@ pub(crate) mod tests {
     struct Collector {
         batches: Arc<Mutex<Vec<usize>>>,
         refuses: bool,
+        hangs: bool,
     }
 
     impl SpanExporter for Collector {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
             self.batches.lock().unwrap().push(batch.len());
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
             match self.refuses {
                 true => Err(OTelSdkError::InternalFailure("unreachable".to_owned())),
                 false => Ok(()),
@@ -272,12 +284,12 @@ pub(crate) mod tests {
     }
 
     impl Running {
-        fn start(refuses: bool) -> Running {
-            let (queue, spans) = queue(QUEUE_SPANS_MAX);
-            let collector = Collector { refuses, ..Collector::default() };
+        fn start(collector: Collector) -> Running {
+            let batches = BatchSettings::default();
+            let (queue, spans) = queue(batches.queue_spans_max);
             let failed = IntCounter::new("failed", "failed").unwrap();
             let failures = Failures::new(failed.clone());
-            let sender = Sender { spans, exporter: collector.clone(), failures };
+            let sender = Sender { spans, exporter: collector.clone(), batches, failures };
             let (stop, stopping) = oneshot::channel();
             let task = tokio::spawn(sender.run(stopping));
             Running { queue, collector, failed, stop, task }
@@ -292,13 +304,13 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn spans_are_sent_in_batches() {
-        let running = Running::start(false);
-        for _ in 0..BATCH_SPANS_MAX + 3 {
+        let running = Running::start(Collector::default());
+        for _ in 0..512 + 3 {
             running.queue.push(span());
         }
-        tokio::time::sleep(2 * BATCH_TIME).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         running.queue.push(span());
-        assert_eq!(running.stop().await, [BATCH_SPANS_MAX, 3, 1], "the last batch is sent on stop");
+        assert_eq!(running.stop().await, [512, 3, 1], "the last batch is sent on stop");
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,11 +326,11 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failed_exports_are_counted_and_logged_at_intervals() {
-        let running = Running::start(true);
+        let running = Running::start(Collector { refuses: true, ..Collector::default() });
         let failed = running.failed.clone();
         for _ in 0..3 {
             running.queue.push(span());
-            tokio::time::sleep(2 * BATCH_TIME).await;
+            tokio::time::sleep(Duration::from_secs(6)).await;
         }
         assert_eq!(failed.get(), 3);
         assert_eq!(running.stop().await, [1, 1, 1]);
@@ -332,6 +344,18 @@ pub(crate) mod tests {
         tokio::time::advance(REPORT_INTERVAL).await;
         failures.record(&refused, 1);
         assert_ne!(failures.last_logged, first, "logged again after the interval");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_export_ends_at_its_timeout() {
+        let running = Running::start(Collector { hangs: true, ..Collector::default() });
+        let failed = running.failed.clone();
+        (0..2).for_each(|_| running.queue.push(span()));
+        // The delay of the batch, and the export.
+        tokio::time::sleep(Duration::from_secs(34)).await;
+        assert_eq!(failed.get(), 0);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(failed.get(), 2);
     }
 
     #[test]

@@ -19,21 +19,23 @@
 //!
 //! Invariants:
 //!
-//! - A call that is not sampled costs a look at its headers, and nothing without a [`Tracer`].
-//! - No request waits for a collector: spans beyond the queue ([`QUEUE_SPANS_MAX`]) are dropped, as
-//!   are spans that cannot be sent. All of them are counted, and logged at intervals.
+//! - A call that is not sampled costs a lookup in its headers, and nothing without a [`Tracer`].
+//! - No request waits for a collector: spans beyond the queue (at most [`QUEUE_SPANS_LIMIT`]) are
+//!   dropped, as are spans that cannot be sent. All of them are counted, and logged at intervals.
 //! - The size of a span is bounded, whatever the request ([`TEXT_BYTES_MAX`]).
 //!
 //! Callers decide what is worth a span and name it. Logs and metrics are not part of this crate.
 
+mod batch;
 mod call;
 mod export;
 mod sampler;
 mod span;
 mod tracer;
 
+pub use batch::{QUEUE_SPANS_LIMIT, SizeError};
 pub use call::Call;
-pub use export::{Export, QUEUE_SPANS_MAX};
+pub use export::Export;
 pub use span::{Span, TEXT_BYTES_MAX, Value};
 pub use tracer::Tracer;
 
@@ -56,6 +58,9 @@ pub enum StartError {
     /// The address, or a variable of the environment, is invalid.
     #[error("distributed tracing: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    /// A queue or batch has an impossible size.
+    #[error("distributed tracing: {0}")]
+    Size(#[from] SizeError),
     /// The exporter thread could not be started.
     #[error("distributed tracing: {0}")]
     Thread(#[from] std::io::Error),

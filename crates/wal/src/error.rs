@@ -132,7 +132,7 @@ pub enum ReadError {
     },
     /// The log has the start snapshot with another term.
     #[error(
-        "wal: snapshot mismatch: {location}: at index {index} expected term {wanted}, got {found}"
+        "wal: snapshot mismatch: {location}: at index {index} expected term {expected}, got {found}"
     )]
     SnapshotMismatch {
         /// The snapshot record.
@@ -140,7 +140,7 @@ pub enum ReadError {
         /// The index of the snapshot.
         index: u64,
         /// The expected term.
-        wanted: u64,
+        expected: u64,
         /// The term in the log.
         found: u64,
     },
@@ -183,6 +183,17 @@ impl ReadError {
     /// Reports whether the log merely has a torn tail, which [`repair`](crate::repair) can remove.
     pub fn is_torn(&self) -> bool {
         matches!(self, ReadError::Torn { .. })
+    }
+
+    /// Reports whether a segment was removed, which is normal while a log in use is read.
+    pub(crate) fn is_segment_missing(&self) -> bool {
+        match self {
+            ReadError::Open(OpenError::NoFileForSnapshot { .. }) => true,
+            ReadError::Open(OpenError::Disk(error)) | ReadError::Disk(error) => {
+                error.source.kind() == io::ErrorKind::NotFound
+            }
+            _ => false,
+        }
     }
 }
 

@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn frames_match_etcd() {
-        // The start of a new log: checksum 0 and metadata, as written by etcd 3.7.1.
+        // The start of a new log: checksum 0 and metadata, as written by etcd 3.7.
         let mut encoder = Encoder::new(0);
         encoder.push_crc();
         assert_eq!(encoder.bytes(), [4, 0, 0, 0, 0, 0, 0, 0x84, 8, 4, 0x10, 0, 0, 0, 0, 0]);

@@ -83,7 +83,7 @@ pub use reader::{Record, Records};
 pub use repair::{Repair, repair};
 pub use replay::{LogContents, ReplayEvent, ReplaySummary, read, read_all};
 pub use segment::exists;
-pub use verify::{LogSurvey, survey, valid_snapshots, verify};
+pub use verify::{LogSurvey, read_live, survey, valid_snapshots, verify};
 pub use version::{InvalidVersion, Version, VersionError, minimal_etcd_version};
 
 /// Size at which a segment is closed: 64 MB, not MiB, as in etcd.

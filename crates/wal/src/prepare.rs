@@ -332,6 +332,7 @@ pub(crate) fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use env::SimDisk;
+    use testkit::waiting::step_until;
 
     use super::*;
 
@@ -342,7 +343,7 @@ mod tests {
         let slot = PreparedSlot::new();
         let mut preparer = Preparer::new(Arc::clone(&disk), "/".into(), 4096, Arc::clone(&slot));
         assert!(slot.take().is_none());
-        while preparer.turn() == PrepareTurn::Busy {}
+        step_until("a segment is prepared", || preparer.turn() != PrepareTurn::Busy);
         let prepared = slot.take().expect("a prepared segment");
         assert_eq!(preparer.turn(), PrepareTurn::Idle);
         disk.rename(&prepared.path, Path::new("/segment")).expect("rename the segment");

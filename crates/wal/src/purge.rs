@@ -40,7 +40,7 @@ pub fn purge(
 
 /// Returns the names to remove, oldest first, so that `keep` are left. 0 keeps all.
 pub(crate) fn surplus(mut names: Vec<String>, keep: usize) -> Vec<String> {
-    let gone = if keep == 0 { 0 } else { names.len().saturating_sub(keep) };
-    names.truncate(gone);
+    let surplus = if keep == 0 { 0 } else { names.len().saturating_sub(keep) };
+    names.truncate(surplus);
     names
 }

@@ -16,8 +16,8 @@
 //!  from 8     nothing: e7' overwrote e9
 //! ```
 //!
-//! Compat: etcd returns e9 here. It then believes that its log ends in a different term, and may
-//! vote for a member that lacks e8'.
+//! Compat: etcd returns e9 here. Its log then ends in a different term, and it may vote for a
+//! member that lacks e8'.
 //!
 //! Two logs with the same term at an index agree on everything before it, and two that differ there
 //! need not agree on anything after it. So if the entry at the snapshot's index has another term,
@@ -123,9 +123,9 @@ impl Entries {
     }
 
     fn push(&mut self, entry: Entry) {
-        let kept =
+        let kept_len =
             usize::try_from(entry.index() - self.start - 1).expect("the entries are in memory");
-        self.entries.truncate(kept);
+        self.entries.truncate(kept_len);
         self.entries.push(entry);
     }
 
@@ -314,7 +314,7 @@ impl Replay {
             return Err(ReadError::SnapshotMismatch {
                 location: record.location.clone(),
                 index: self.start_index,
-                wanted: self.start_term,
+                expected: self.start_term,
                 found: snapshot.term(),
             });
         }

@@ -10,7 +10,7 @@ use crate::decode;
 use crate::error::ReadError;
 use crate::frame::RecordKind;
 use crate::reader::Records;
-use crate::replay;
+use crate::replay::{self, LogContents, read_all};
 
 /// Overview of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +25,35 @@ pub struct LogSurvey {
 /// tail.
 pub fn valid_snapshots(disk: &dyn Disk, dir: &Path) -> Result<Vec<Snapshot>, ReadError> {
     survey(disk, dir).map(|survey| survey.snapshots)
+}
+
+/// Attempts of [`read_live`] to read a log whose segments vanish meanwhile. Compat: as in etcd.
+const LIVE_ATTEMPTS_MAX: u32 = 3;
+
+/// Reads a log that is in use, from its newest valid snapshot on.
+///
+/// A snapshot that is taken meanwhile makes earlier segments unnecessary, and the purge may remove
+/// one that this function is about to open. The read then starts again.
+pub fn read_live(disk: &dyn Disk, dir: &Path) -> Result<LogContents, ReadError> {
+    let read = || {
+        let start = valid_snapshots(disk, dir)?.pop().unwrap_or_default();
+        read_all(disk, dir, &start)
+    };
+    for attempt in 1..LIVE_ATTEMPTS_MAX {
+        match read() {
+            Err(error) if error.is_segment_missing() => {
+                tracing::warn!(
+                    wal_dir = %dir.display(),
+                    attempt,
+                    max_attempts = LIVE_ATTEMPTS_MAX,
+                    %error,
+                    "retrying WAL snapshot scan after transient file removal"
+                );
+            }
+            done => return done,
+        }
+    }
+    read()
 }
 
 /// Reads through a log. Ignores a torn tail.

@@ -1,7 +1,7 @@
 //! Checks the code map and the walks in ARCHITECTURE.md against the source.
 //!
 //! - Each crate has a section `` ### `name` `` whose tables list its modules in the first column;
-//!   one row may list several. The modules are the files and folders in `crates/name/src`.
+//!   one row may list several. The modules are the files and directories in `crates/name/src`.
 //! - The section `## Walks` names functions as `Type::function` or `module::function`, in text and
 //!   in code blocks. Each of them has to exist in the source of some crate.
 //!

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// File names in `src` that are not modules of their own.
 const NOT_MODULES: [&str; 3] = ["lib", "main", "tests"];
 
-/// Returns the modules of each crate: the files and folders in its `src`.
+/// Returns the modules of each crate: the files and directories in its `src`.
 pub(super) fn modules(crates: &Path) -> Result<BTreeMap<String, BTreeSet<String>>> {
     let mut found = BTreeMap::new();
     for (name, path) in entries(crates)? {
@@ -86,7 +86,7 @@ fn stem(name: &str) -> &str {
     name.strip_suffix(".rs").unwrap_or(name)
 }
 
-/// Returns name and path of everything in a folder, sorted by name.
+/// Returns name and path of everything in a directory, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<(String, std::path::PathBuf)>> {
     let list = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut entries = Vec::new();

@@ -36,9 +36,9 @@ pub(super) struct Member {
 }
 
 /// Parses the output of [`METADATA`].
-pub(super) fn members(answer: &str) -> Result<BTreeMap<String, Member>> {
-    let answer: Value = serde_json::from_str(answer).context("parse cargo metadata")?;
-    let packages = list(&answer, "packages");
+pub(super) fn members(output: &str) -> Result<BTreeMap<String, Member>> {
+    let output: Value = serde_json::from_str(output).context("parse cargo metadata")?;
+    let packages = list(&output, "packages");
     let names: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
     let mut members = BTreeMap::new();
     for package in packages {
@@ -56,8 +56,8 @@ pub(super) fn members(answer: &str) -> Result<BTreeMap<String, Member>> {
 }
 
 /// Parses the output of [`tree`]: one package per line, its name first.
-pub(super) fn reached(answer: &str) -> BTreeSet<&str> {
-    answer.lines().filter_map(|line| line.split_whitespace().next()).collect()
+pub(super) fn reached(output: &str) -> BTreeSet<&str> {
+    output.lines().filter_map(|line| line.split_whitespace().next()).collect()
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn tree_output_is_reduced_to_names() {
-        let answer = "raft v0.1.0 (/x)\ntypes v0.1.0 (/y)\nbytes v1.12.1\nbytes v1.12.1 (*)\n";
-        assert!(reached(answer).into_iter().eq(["bytes", "raft", "types"]));
+        let output = "raft v0.1.0 (/x)\ntypes v0.1.0 (/y)\nbytes v1.12.1\nbytes v1.12.1 (*)\n";
+        assert!(reached(output).into_iter().eq(["bytes", "raft", "types"]));
     }
 }

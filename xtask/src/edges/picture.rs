@@ -51,11 +51,11 @@ impl Picture {
             "→" => ("→", &mut lines.uses),
             "⇢" => ("⇢", &mut lines.tests_use),
             "⊬" => ("⊬", &mut lines.never),
-            other => bail!("{other} is none of the arrows → ⇢ ⊬"),
+            other => bail!("{other} is not one of the arrows → ⇢ ⊬"),
         };
-        ensure!(seen.insert((name.to_owned(), arrow)), "{name} {arrow} stands here twice");
+        ensure!(seen.insert((name.to_owned(), arrow)), "{name} {arrow} is listed twice");
         for name in names {
-            ensure!(drawn.insert((*name).to_owned()), "{name} stands here twice");
+            ensure!(drawn.insert((*name).to_owned()), "{name} is listed twice");
         }
         Ok(())
     }
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn invalid_lines_are_reported_with_their_number() {
         assert_eq!(rejected("types"), "line 3: a crate without an arrow");
-        assert_eq!(rejected("a →\nb -> a"), "line 4: -> is none of the arrows → ⇢ ⊬");
-        assert_eq!(rejected("a → b\na → c"), "line 4: a → stands here twice");
-        assert_eq!(rejected("a → b b"), "line 3: b stands here twice");
+        assert_eq!(rejected("a →\nb -> a"), "line 4: -> is not one of the arrows → ⇢ ⊬");
+        assert_eq!(rejected("a → b\na → c"), "line 4: a → is listed twice");
+        assert_eq!(rejected("a → b b"), "line 3: b is listed twice");
         assert_eq!(rejected("a ⊬ tokio"), "a has no → line");
     }
 }

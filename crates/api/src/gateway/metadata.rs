@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use grpc::{Code, Status, illegal_base64_at};
+use grpc::{Code, Deadline, Status, illegal_base64_at};
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::interceptor::GATEWAY_ACCEPT;
@@ -31,11 +31,11 @@ const RESERVED: [&str; 8] = [
     "user-agent",
 ];
 
-/// The metadata and timeout of a call.
+/// The metadata and deadline of a call.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     pub(super) headers: HeaderMap,
-    pub(super) timeout: Option<Duration>,
+    pub(super) deadline: Deadline,
 }
 
 impl Metadata {
@@ -44,7 +44,8 @@ impl Metadata {
         let timeout = timeout.map(timeout_of).transpose()?.flatten();
         // Marks the call as one of the gateway, so that the certificate is ignored.
         let by_gateway = HeaderMap::from_iter([(GATEWAY_ACCEPT, ANYTHING)]);
-        let mut metadata = Metadata { headers: by_gateway, timeout };
+        let deadline = timeout.map_or_else(Deadline::default, Deadline::after);
+        let mut metadata = Metadata { headers: by_gateway, deadline };
         for (name, value) in headers {
             if name == AUTHORIZATION {
                 metadata.add(name.clone(), value);
@@ -137,12 +138,12 @@ mod tests {
         assert_eq!(metadata.headers["grpcgateway-accept"], "*/*");
         assert_eq!(metadata.headers["authorization"], "Bearer a.1");
         assert_eq!(metadata.headers["hasleader"], "true");
-        assert_eq!(metadata.timeout, None);
+        assert!(!metadata.deadline.has_passed());
     }
 
     #[test]
     fn a_timeout_needs_a_number_and_a_unit() {
-        let timeout = |text: &str| read(&[("grpc-timeout", text)]).map(|read| read.timeout);
+        let timeout = |text: &'static str| timeout_of(&HeaderValue::from_static(text));
         assert_eq!(timeout("500m"), Ok(Some(Duration::from_millis(500))));
         assert_eq!(timeout("2H"), Ok(Some(Duration::from_secs(7200))));
         assert_eq!(timeout("0S"), Ok(None));
@@ -151,6 +152,9 @@ mod tests {
             let refused = timeout(text).unwrap_err();
             assert_eq!(refused.message, format!("invalid grpc-timeout: {text}"));
             assert_eq!(refused.code, Code::InvalidArgument);
+        }
+        for text in ["1n", "-1S"] {
+            assert!(read(&[("grpc-timeout", text)]).unwrap().deadline.has_passed(), "{text}");
         }
     }
 

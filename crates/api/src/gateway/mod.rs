@@ -26,17 +26,15 @@ mod requests;
 mod response;
 pub(crate) mod websocket;
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use grpc::{Code, Deadline, RequestBody, Status};
+use grpc::{Code, RequestBody, Status};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
 use net::Connection;
 use proto::shape::{Route, Streams};
 
 use crate::body::Body;
-use crate::drain::drain;
+use crate::drain::{drain, drain_before};
 use crate::services::Grpc;
 use metadata::Metadata;
 use replies::Replies;
@@ -80,8 +78,9 @@ impl Gateway {
                 }
             }
             Err(refused) => {
-                drain(body).await;
-                response::refused(&refused)
+                let mut response = response::refused(&refused);
+                drain_before(head, body, &mut response).await;
+                response
             }
         }
     }
@@ -133,6 +132,9 @@ impl Call<'_> {
             Ok(message) => message,
             Err(refused) => return response::refused(&refused),
         };
+        if let Some(late) = self.refuse_late() {
+            return late;
+        }
         let mut replies = self.replies(SingleMessage::new(message)).await;
         let with_trailers = accepts_trailers(&self.head.headers);
         match replies.next().await {
@@ -154,7 +156,7 @@ impl Call<'_> {
         let shape = self.route.request;
         let message = requests::single(&mut body, shape, self.grpc, self.after).await;
         if message.is_err() && self.after == AfterMessage::Read {
-            drain(body).await;
+            let _ = drain(body).await;
         }
         message
     }
@@ -166,6 +168,9 @@ impl Call<'_> {
 
     /// Answers a stream. As with etcd, the headers wait for the first reply.
     async fn stream<B: RequestBody>(self, requests: B) -> Response<Body> {
+        if let Some(late) = self.refuse_late() {
+            return late;
+        }
         let mut replies = self.replies(requests).await;
         let has_started = replies.has_started();
         let first: Result<Option<Bytes>, Status> = replies.next().await;
@@ -173,14 +178,16 @@ impl Call<'_> {
     }
 
     async fn replies<B: RequestBody>(&self, requests: B) -> Replies {
-        let Metadata { headers, timeout } = &self.metadata;
-        if *timeout == Some(Duration::ZERO) {
-            return Replies::ended(Status::DEADLINE_EXCEEDED);
-        }
-        let deadline = timeout.map_or_else(Deadline::default, Deadline::after);
+        let Metadata { headers, deadline } = &self.metadata;
         let method = self.route.method;
-        let call = self.grpc.invoke(self.connection, method, headers, deadline, requests);
+        let call = self.grpc.invoke(self.connection, method, headers, *deadline, requests);
         Replies::new(call.await)
+    }
+
+    /// Refuses a call whose deadline has passed before it begins.
+    fn refuse_late(&self) -> Option<Response<Body>> {
+        let has_passed = self.metadata.deadline.has_passed();
+        has_passed.then(|| response::refused(&Status::DEADLINE_EXCEEDED))
     }
 }
 

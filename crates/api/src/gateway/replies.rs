@@ -27,11 +27,6 @@ impl Replies {
         Replies { body: response.into_body(), rest: Bytes::new(), ended }
     }
 
-    /// Creates the replies of a call that has ended before it started.
-    pub(super) fn ended(ended: Status) -> Replies {
-        Replies { body: GrpcBody::default(), rest: Bytes::new(), ended: Some(ended) }
-    }
-
     /// Reports whether the response has a body.
     pub(super) fn has_started(&self) -> bool {
         self.ended.is_none()

@@ -35,7 +35,7 @@ pub(super) async fn single<B: RequestBody>(
     let mut receiving = Receiving::default();
     let mut scanned = 0;
     loop {
-        let kept = found.as_ref().map_or(0, Bytes::len) + values.kept_bytes();
+        let held_bytes = found.as_ref().map_or(0, Bytes::len) + values.kept_bytes();
         let next = poll_fn(|cx| {
             if scanned >= YIELD_BYTES {
                 scanned = 0;
@@ -43,9 +43,15 @@ pub(super) async fn single<B: RequestBody>(
             } else if let Poll::Ready(piece) = poll_piece(body, cx) {
                 return Poll::Ready(Ok(piece));
             }
-            receiving.poll_wait(grpc.transport().receive_budget(), kept, cx).map(Err)
+            receiving.poll_wait(grpc.transport().receive_budget(), held_bytes, cx).map(Err)
         });
-        let Some(piece) = next.await? else { break };
+        let piece = match next.await? {
+            Some(Ok(piece)) => piece,
+            // Compat: as in etcd, what follows the message does not matter.
+            Some(Err(_)) if found.is_some() => break,
+            Some(Err(text)) => return Err(Status::new(Code::InvalidArgument, text)),
+            None => break,
+        };
         scanned += piece.len();
         if found.is_none() {
             values.add(&piece);
@@ -76,7 +82,7 @@ pub(super) async fn single<B: RequestBody>(
 }
 
 /// Translates JSON text to a framed message.
-fn translate(text: &[u8], shape: &Message) -> Result<Bytes, Status> {
+fn translate(text: &[u8], shape: &'static Message) -> Result<Bytes, Status> {
     let message = read(text, shape);
     let message = message.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
     frame_message(&message)
@@ -90,18 +96,37 @@ fn invalid(error: SplitError) -> Status {
     Status::new(code, error.to_string())
 }
 
-/// Polls for the next piece of a body; none at its end or after an error.
-fn poll_piece<B: RequestBody>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+/// Polls for the next piece of a body; none at its end. An error is the text for the client.
+fn poll_piece<B: RequestBody>(
+    body: &mut B,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, String>>> {
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
-                    return Poll::Ready(Some(data));
+                    return Poll::Ready(Some(Ok(data)));
                 }
             }
-            Some(Err(_)) | None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(body_error(&*error.into())))),
+            None => return Poll::Ready(None),
         }
     }
+}
+
+/// Returns Go's text for a body that cannot be read: what is wrong with its chunks, or that it ends
+/// too soon.
+fn body_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::InvalidData
+        {
+            return error.to_string();
+        }
+        cause = error.source();
+    }
+    "unexpected EOF".to_owned()
 }
 
 /// A body of one framed message.
@@ -159,8 +184,9 @@ impl<B: RequestBody> TranslatedRequests<B> {
                     ready!(self.receiving.poll_wait(&self.budget, self.values.kept_bytes(), cx));
                     return Poll::Ready(None);
                 }
-                Poll::Ready(Some(piece)) => self.values.add(&piece),
-                Poll::Ready(None) => {
+                Poll::Ready(Some(Ok(piece))) => self.values.add(&piece),
+                // Compat: as in etcd, a body that cannot be read ends the requests.
+                Poll::Ready(Some(Err(_)) | None) => {
                     self.body = None;
                     match self.values.last() {
                         Ok(Some(value)) => break value,

@@ -54,7 +54,7 @@ const MESSAGES_MAX: usize = 4;
 /// The size of the read and write buffers.
 const BUFFER_BYTES: usize = 4 << 10;
 
-/// Returns the upgrade of a connection, if the request asks for a websocket and the connection
+/// Returns the upgrade of a connection, if the request is for a websocket and the connection
 /// supports it.
 pub(crate) fn upgrade_of(head: &Parts) -> Option<OnUpgrade> {
     let is_requested = has_token(&head.headers, &CONNECTION, "upgrade")
@@ -64,7 +64,7 @@ pub(crate) fn upgrade_of(head: &Parts) -> Option<OnUpgrade> {
 
 fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|given| given.trim().eq_ignore_ascii_case(token))
+    values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
 }
 
 /// Accepts a websocket, or refuses it. Its messages become the body of a request to the path.
@@ -166,7 +166,7 @@ impl Call {
                     return;
                 }
             }
-            // The client may have gone already.
+            // The client may have disconnected already.
             let _ = to.close().await;
         };
         tokio::select! {
@@ -203,8 +203,8 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = values.flat_map(|value| value.split(';'));
     cookies.find_map(|cookie| {
-        let (given, value) = cookie.trim().split_once('=')?;
-        (given == name).then(|| value.trim_matches('"'))
+        let (cookie_name, value) = cookie.trim().split_once('=')?;
+        (cookie_name == name).then(|| value.trim_matches('"'))
     })
 }
 

@@ -35,6 +35,9 @@ fn allows(list: &BTreeSet<String>, name: &str) -> bool {
 impl Access {
     /// Refuses a request whose host is not listed.
     pub(super) fn refuse_host(&self, head: &Parts) -> Option<Response<Bytes>> {
+        if allows(&self.hosts, ANY) {
+            return None;
+        }
         let named = named_host(head);
         let host = without_port(&named);
         if allows(&self.hosts, host) {

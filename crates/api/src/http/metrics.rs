@@ -6,18 +6,22 @@
 //!   etcd_server_has_leader 1
 //! ```
 //!
-//! As in etcd, any method is accepted. The text is never compressed, whatever the client accepts.
+//! As in etcd, any method is accepted, and the text is compressed if the client prefers gzip. The
+//! form of Prometheus in protobuf is not offered.
+
+mod negotiate;
+
+use std::io::Write as _;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, HeaderMap};
 use http::{HeaderValue, Response, StatusCode};
 use prometheus::{Encoder as _, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
 use tokio::sync::Semaphore;
 
 use super::response;
-
-/// The content type of the text format with its escaping rule.
-const TEXT: HeaderValue =
-    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 
 /// Serves the registry and counts the requests.
 #[derive(Debug)]
@@ -52,15 +56,15 @@ impl Exposition {
 
     /// Creates a page. Yields before each one, so that other tasks run between the pages of a
     /// client that requests many.
-    pub(super) async fn respond(&self) -> Response<Bytes> {
+    pub(super) async fn respond(&self, headers: &HeaderMap) -> Response<Bytes> {
         let permit = self.permit.acquire().await;
         tokio::task::yield_now().await;
-        let page = self.page();
+        let page = self.page(headers);
         drop(permit);
         page
     }
 
-    fn page(&self) -> Response<Bytes> {
+    fn page(&self, headers: &HeaderMap) -> Response<Bytes> {
         self.in_flight.inc();
         let mut text = Vec::new();
         let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut text);
@@ -68,7 +72,7 @@ impl Exposition {
         match encoded {
             Ok(()) => {
                 self.succeeded.inc();
-                response::body(TEXT, text)
+                encoded_page(text, headers)
             }
             Err(error) => {
                 self.failed.inc();
@@ -77,4 +81,22 @@ impl Exposition {
             }
         }
     }
+}
+
+/// Creates the response with a page, in the encoding that the client prefers.
+fn encoded_page(text: Vec<u8>, headers: &HeaderMap) -> Response<Bytes> {
+    let compressed = negotiate::prefers_gzip(headers).then(|| compress(&text)).flatten();
+    let is_compressed = compressed.is_some();
+    let mut page = response::page(negotiate::content_type(headers), compressed.unwrap_or(text));
+    if is_compressed {
+        page.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    page
+}
+
+/// Compresses a page, quickly rather than well, because it blocks the runtime thread.
+fn compress(text: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).ok()?;
+    encoder.finish().ok()
 }

@@ -4,17 +4,18 @@
 //!   GET /health                200  {"health":"true","reason":""}
 //!   GET /readyz?verbose        200  [+]data_corruption ok … ok
 //!   GET /livez                 200  ok
-//!   GET /version               200  {"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}
+//!   GET /version               200  {"etcdserver":"3.7.0","etcdcluster":"3.7.0","storage":"3.7.0"}
 //!   GET /metrics               200  # HELP etcd_server_has_leader …
 //!   GET /debug/vars            200  {"cmdline": […], … "raft.status": {…}}
+//!   GET /debug/pprof/…         200  profiles, if enabled; see the crate `profile`
 //!   anything else              404  404 page not found
 //!   POST /v3/…                 see the module `gateway`
 //! ```
 //!
 //! [`Http::call`] maps the head of a request to a response, without a socket, a body or a runtime.
-//! No endpoint reads a request body. Status, body and headers equal those of etcd, whatever the
-//! method, path or query; only the order of the checks in `/readyz` is fixed here and random in
-//! etcd.
+//! Only `/debug/pprof/symbol` reads a request body. Status, body and headers equal those of etcd,
+//! whatever the method, path or query; only the order of the checks in `/readyz` is fixed here and
+//! random in etcd.
 //!
 //! Invariants: no request changes the member; a failed check answers 503 with its reason; no
 //! endpoint needs a user. The [router](crate::Api) has separated gRPC before.
@@ -36,16 +37,15 @@ use http::{Method, Response, StatusCode};
 
 pub use access::Access;
 pub use member::Member;
+pub use process::ProcessMetrics;
 
-pub(crate) use response::error;
+pub(crate) use response::{Unannounced, error};
 
 use health::Checks;
 use metrics::Exposition;
-use process::ProcessMetrics;
+use path::RoutedPath;
+use profile::{ProfileRequest, Profiles, SYMBOL_BYTES_MAX};
 use response::{json, not_found, only_get};
-
-/// The prefix of the paths of the JSON gateway.
-const GATEWAY: &str = "/v3/";
 
 /// Refuses a request to the JSON gateway on a connection whose certificate identifies a user: the
 /// gateway would ignore the certificate.
@@ -90,6 +90,8 @@ pub struct Config {
     pub command_line: Vec<String>,
     /// Whether the JSON gateway is enabled, below `/v3/`. `--enable-grpc-gateway`
     pub gateway: bool,
+    /// Profiles of the process, if they are enabled. `--enable-pprof`
+    pub profiles: Option<Profiles>,
 }
 
 /// The HTTP endpoints of a member.
@@ -117,15 +119,22 @@ impl<M: Member> Http<M> {
         Ok(Http { member, config, checks, exposition: Exposition::new(registry)? })
     }
 
-    /// Answers a request. `secure`: it came over TLS.
-    pub async fn call(&self, surface: Surface, secure: bool, head: &Parts) -> Response<Bytes> {
+    /// Answers a request. `secure`: it came over TLS. `body` is empty unless
+    /// `body_bytes_max` is not.
+    pub async fn call(
+        &self,
+        surface: Surface,
+        secure: bool,
+        head: &Parts,
+        body: &[u8],
+    ) -> Response<Bytes> {
         if head.method == Method::OPTIONS && head.uri.path() == "*" {
             // A request about the server as a whole.
             return Response::default();
         }
         let mut response = match surface {
-            Surface::Metrics | Surface::Peer => self.route(surface, head).await,
-            _ => self.admit(secure, head, self.route(surface, head)).await,
+            Surface::Metrics | Surface::Peer => self.route(surface, head, body).await,
+            _ => self.admit(secure, head, self.route(surface, head, body)).await,
         };
         if head.method == Method::HEAD {
             // The response keeps the length that a GET would have.
@@ -134,13 +143,34 @@ impl<M: Member> Http<M> {
         response
     }
 
+    /// Returns how many bytes of its body a request needs; zero if it needs none.
+    pub(crate) fn body_bytes_max(&self, surface: Surface, head: &Parts) -> usize {
+        let has_list = || {
+            let path = RoutedPath::parse(head)?;
+            Some(self.profiles(surface, &path)?.1 == "symbol")
+        };
+        let is_needed = head.method == Method::POST && has_list() == Some(true);
+        if is_needed { SYMBOL_BYTES_MAX } else { 0 }
+    }
+
+    /// Returns the profiles, and the name of the one that a path is for.
+    fn profiles(&self, surface: Surface, path: &RoutedPath) -> Option<(&Profiles, String)> {
+        let profiles = self.config.profiles.as_ref().filter(|_| is_for_clients(surface))?;
+        Some((profiles, path.below(profile::PREFIX)?))
+    }
+
     /// Returns the percent-decoded path of a request to the JSON gateway; none for other requests.
     pub(crate) fn gateway_path(&self, surface: Surface, head: &Parts) -> Option<String> {
-        let is_served = matches!(surface, Surface::Client | Surface::ClientHttpOnly);
-        let path = path::canonical(head);
-        let path = path::decoded(&path);
-        let is_gateway = path.starts_with(GATEWAY) && path::redirect(head, false).is_none();
-        (self.config.gateway && is_served && is_gateway).then(|| path.into_owned())
+        if !self.has_gateway(surface) {
+            return None;
+        }
+        let path = RoutedPath::parse(head)?;
+        let below = path.below_gateway()?;
+        path.redirect(head, &[]).is_none().then_some(below)
+    }
+
+    fn has_gateway(&self, surface: Surface) -> bool {
+        self.config.gateway && is_for_clients(surface)
     }
 
     /// Checks host and origin on a client port, then runs `respond`.
@@ -163,20 +193,24 @@ impl<M: Member> Http<M> {
     }
 
     /// Answers a request that is not for the JSON gateway.
-    async fn route(&self, surface: Surface, head: &Parts) -> Response<Bytes> {
+    async fn route(&self, surface: Surface, head: &Parts, body: &[u8]) -> Response<Bytes> {
         if head.uri.path() == "*" {
             return response::no_path();
         }
-        let has_gateway =
-            self.config.gateway && surface != Surface::Metrics && surface != Surface::Peer;
-        if let Some(redirect) = path::redirect(head, has_gateway) {
+        // Over HTTP/1, such a request is refused before it is routed.
+        let Some(path) = RoutedPath::parse(head) else { return response::malformed() };
+        if let Some(redirect) = path.redirect(head, &self.folders(surface)) {
             return redirect;
         }
-        let path = path::canonical(head);
-        let path = path::decoded(&path);
-        match (surface, path.as_ref()) {
+        if let Some((profiles, name)) = self.profiles(surface, &path) {
+            let query = head.uri.query().unwrap_or_default();
+            let request = ProfileRequest { method: &head.method, name: &name, query, body };
+            return profiles.respond(&request).await;
+        }
+        let Some(path) = path.endpoint() else { return not_found() };
+        match (surface, path) {
             (Surface::Peer, path) if path != "/version" => not_found(),
-            (_, "/metrics") => self.exposition.respond().await,
+            (_, "/metrics") => self.exposition.respond(&head.headers).await,
             (_, "/health") => self.checks.health(&self.member, head).await,
             (Surface::Metrics, "/version" | "/debug/vars") => not_found(),
             (_, "/version") => only_get(head).unwrap_or_else(|| self.version()),
@@ -191,6 +225,13 @@ impl<M: Member> Http<M> {
         }
     }
 
+    /// Returns the paths that end with a slash and contain others.
+    fn folders(&self, surface: Surface) -> Vec<&'static str> {
+        let gateway = self.has_gateway(surface).then_some("/v3/");
+        let profiles = self.config.profiles.as_ref().filter(|_| is_for_clients(surface));
+        gateway.into_iter().chain(profiles.map(|_| profile::PREFIX)).collect()
+    }
+
     /// Answers with the versions of server, cluster and storage.
     fn version(&self) -> Response<Bytes> {
         let cluster = self.member.cluster_version().unwrap_or_else(|| "not_decided".to_owned());
@@ -200,4 +241,9 @@ impl<M: Member> Http<M> {
             r#"{{"etcdserver":"{server}","etcdcluster":"{cluster}","storage":"{storage}"}}"#
         ))
     }
+}
+
+/// Reports whether a port serves the HTTP paths of clients.
+fn is_for_clients(surface: Surface) -> bool {
+    matches!(surface, Surface::Client | Surface::ClientHttpOnly)
 }

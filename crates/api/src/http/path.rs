@@ -1,60 +1,127 @@
 //! Paths and queries, parsed as by Go's server.
 //!
 //! ```text
-//!   /x/..//health   →  redirected to /health, before anything else
-//!   /v%65rsion      =  /version
+//!   request             decoded             segments          served
+//!   /x/..//health       /x/..//health                         redirected to /health
+//!   /he%61lth           /health             health            /health
+//!   /readyz%2flive      /readyz/live        readyz/live       not found: one segment
+//!   /v3/kv%2frange      /v3/kv/range        v3, kv/range      /v3/kv/range: the gateway decodes
+//!   /v3%2fkv/range      /v3/kv/range        v3/kv, range      not found
+//!   /debug/pprof        /debug/pprof        debug, pprof      redirected to /debug/pprof/
 //!   ?exclude=a&exclude=&b;c&d=%zz   exclude: a         malformed parameters are skipped
 //! ```
+//!
+//! Go matches a path segment by segment, each decoded, so an encoded slash separates nothing. A
+//! proxy that denies paths by their text relies on that.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::Response;
+use gocompat::{RequestPath, clean_path, query_pairs};
 use http::request::Parts;
+use http::{Method, Response};
 
 use super::response;
 
-/// Returns the path of a request, with the alias `/v3beta/` replaced by `/v3/`.
-pub(super) fn canonical(head: &Parts) -> Cow<'_, str> {
-    let path = head.uri.path();
-    path.strip_prefix("/v3beta/").map_or(path.into(), |rest| format!("/v3/{rest}").into())
-}
+const ALIAS: &[u8] = b"/v3beta/";
+/// The folder of the JSON gateway.
+const GATEWAY: &str = "/v3/";
 
-/// Redirects a path with empty, `.` or `..` parts to the clean path, and `/v3` to the gateway.
-pub(super) fn redirect(head: &Parts, has_gateway: bool) -> Option<Response<Bytes>> {
-    let path = canonical(head);
-    let mut cleaned = clean(&path);
-    if has_gateway && cleaned == "/v3" {
-        cleaned.push('/');
-    }
-    if cleaned == path {
-        return None;
-    }
-    let mut to = escape(&cleaned);
-    if let Some(query) = head.uri.query() {
-        to.push('?');
-        to.push_str(query);
-    }
-    Some(response::redirect(&head.method, &to))
-}
+/// The path of a request, as etcd's handlers see it.
+#[derive(Debug)]
+pub(super) struct RoutedPath(RequestPath);
 
-/// Removes empty, `.` and `..` parts of a path. A trailing slash stays.
-fn clean(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
+impl RoutedPath {
+    /// Parses the path of a request, with the alias `/v3beta/` replaced by `/v3/`. Returns none if
+    /// its percent-encoding is malformed.
+    pub(super) fn parse(head: &Parts) -> Option<RoutedPath> {
+        let mut path = RequestPath::parse(head.uri.path().as_bytes())?;
+        if let Some(rest) = path.decoded.strip_prefix(ALIAS) {
+            // Compat: as in etcd, an encoded slash is one after the replacement.
+            path = RequestPath::from_decoded([b"/v3/", rest].concat());
         }
+        Some(RoutedPath(path))
     }
-    let mut cleaned = format!("/{}", parts.join("/"));
+
+    /// Returns the path if it can be that of an endpoint.
+    pub(super) fn endpoint(&self) -> Option<&str> {
+        let is_endpoint = segments(&self.0.escaped).all(|segment| !segment.contains(&b'/'));
+        std::str::from_utf8(&self.0.decoded).ok().filter(|_| is_endpoint)
+    }
+
+    /// Returns the decoded path, if it is below `/v3/`.
+    pub(super) fn below_gateway(&self) -> Option<String> {
+        is_below(&self.0.escaped, GATEWAY)
+            .then(|| String::from_utf8_lossy(&self.0.decoded).into_owned())
+    }
+
+    /// Returns the decoded path below a folder, such as `heap` below `/debug/pprof/`.
+    pub(super) fn below(&self, folder: &str) -> Option<String> {
+        let path = String::from_utf8_lossy(&self.0.decoded);
+        let name = path.strip_prefix(folder)?;
+        is_below(&self.0.escaped, folder).then(|| name.to_owned())
+    }
+
+    /// Redirects a path with empty, `.` or `..` parts to the clean path, and one of `folders`
+    /// without its slash to the folder.
+    pub(super) fn redirect(&self, head: &Parts, folders: &[&str]) -> Option<Response<Bytes>> {
+        let cleaned = clean(&self.0.escaped);
+        let is_wanted = |folder: &&&str| {
+            folder.strip_suffix('/').is_some_and(|folder| segments(folder).eq(segments(&cleaned)))
+        };
+        let mut to = match folders.iter().find(is_wanted) {
+            Some(folder) => (*folder).to_owned(),
+            // Compat: as in Go, CONNECT is not redirected to a clean path.
+            None if cleaned == self.0.escaped || head.method == Method::CONNECT => return None,
+            None => escape(&cleaned),
+        };
+        if let Some(query) = head.uri.query() {
+            to.push('?');
+            to.push_str(query);
+        }
+        Some(response::redirect(&head.method, &to))
+    }
+}
+
+/// Splits an escaped path at its slashes, and decodes the segments.
+fn segments(escaped: &str) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    escaped.strip_prefix('/').unwrap_or(escaped).split('/').map(|segment| {
+        // Escaping is never malformed: it was parsed with the whole path.
+        let decoded = || RequestPath::parse(segment.as_bytes()).unwrap_or_default().decoded;
+        match segment.contains('%') {
+            true => decoded().into(),
+            false => segment.as_bytes().into(),
+        }
+    })
+}
+
+/// Returns whether a path has all segments of a folder, and more.
+fn is_below(escaped: &str, folder: &str) -> bool {
+    let mut segments = segments(escaped);
+    let mut parents = folder.trim_matches('/').split('/');
+    parents.all(|parent| segments.next().is_some_and(|segment| *segment == *parent.as_bytes()))
+        && segments.next().is_some()
+}
+
+/// Cleans a path as Go's server does. A trailing slash stays.
+fn clean(path: &str) -> Cow<'_, str> {
+    if is_clean(path) {
+        return path.into();
+    }
+    let mut cleaned = clean_path(path);
     if path.ends_with('/') && cleaned != "/" {
         cleaned.push('/');
     }
-    cleaned
+    cleaned.into()
+}
+
+/// Returns whether cleaning would change nothing, as for nearly all paths.
+fn is_clean(path: &str) -> bool {
+    let Some(path) = path.strip_prefix('/') else { return false };
+    let folders = path.strip_suffix('/').unwrap_or(path);
+    path.is_empty() || folders.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Percent-encodes a path for a link.
@@ -76,45 +143,15 @@ fn escape(path: &str) -> String {
     escaped
 }
 
-/// Percent-decodes a path. A malformed path is unchanged, and so matches no endpoint.
-pub(super) fn decoded(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
-        return Cow::Borrowed(path);
-    }
-    unescape(path, false).map_or(Cow::Borrowed(path), Cow::Owned)
-}
-
 /// Returns the parameters of a query, in order.
 pub(super) fn query(head: &Parts) -> impl Iterator<Item = (String, String)> {
-    let pairs = head.uri.query().unwrap_or_default().split('&');
-    pairs.filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((unescape(name, true)?, unescape(value, true)?))
-    })
+    query_pairs(head.uri.query().unwrap_or_default())
 }
 
 /// Returns all non-empty values of a parameter.
 pub(super) fn values(head: &Parts, name: &str) -> BTreeSet<String> {
-    let matching = query(head).filter(|(given, value)| given == name && !value.is_empty());
+    let matching = query(head).filter(|(parameter, value)| parameter == name && !value.is_empty());
     matching.map(|(_, value)| value).collect()
-}
-
-/// Percent-decodes text; in a query, `+` is a space. Returns none if it is malformed or not UTF-8.
-fn unescape(text: &str, plus: bool) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut unescaped = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        unescaped.push(match byte {
-            b'%' => 16 * digit(bytes.next()?)? + digit(bytes.next()?)?,
-            b'+' if plus => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(unescaped).ok()
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]
@@ -137,20 +174,77 @@ mod tests {
         }
     }
 
+    fn routed(target: &str) -> RoutedPath {
+        let request = http::Request::get(target).body(()).unwrap();
+        RoutedPath::parse(&request.into_parts().0).unwrap()
+    }
+
+    #[test]
+    fn an_encoded_slash_does_not_separate_segments() {
+        for (target, endpoint, below_gateway) in [
+            ("/health", Some("/health"), None),
+            ("/he%61lth", Some("/health"), None),
+            ("/health%2f", None, None),
+            ("/readyz/non%5flearner", Some("/readyz/non_learner"), None),
+            ("/readyz%2fnon_learner", None, None),
+            ("/v3/kv/range", Some("/v3/kv/range"), Some("/v3/kv/range")),
+            ("/%76%33/kv/range", Some("/v3/kv/range"), Some("/v3/kv/range")),
+            ("/v3/kv%2Frange", None, Some("/v3/kv/range")),
+            ("/v3%2fkv/range", None, None),
+            ("/v3%2fkv%2frange", None, None),
+            ("/v3%2f", None, None),
+            ("/v3beta/kv/range", Some("/v3/kv/range"), Some("/v3/kv/range")),
+            ("/v3beta%2fkv/range", Some("/v3/kv/range"), Some("/v3/kv/range")),
+            ("/v3%62eta%2fkv%2frange", Some("/v3/kv/range"), Some("/v3/kv/range")),
+        ] {
+            let path = routed(target);
+            assert_eq!(path.endpoint(), endpoint, "{target}");
+            assert_eq!(path.below_gateway().as_deref(), below_gateway, "{target}");
+        }
+        let malformed = http::Request::get("/%zz").body(()).unwrap().into_parts().0;
+        assert!(RoutedPath::parse(&malformed).is_none());
+    }
+
+    #[test]
+    fn an_encoded_slash_is_part_of_a_name_below_a_folder() {
+        for (target, name) in [
+            ("/debug/pprof/", Some("")),
+            ("/debug/pprof/heap", Some("heap")),
+            ("/debug/%70prof/he%61p", Some("heap")),
+            ("/debug/pprof/a%2fb", Some("a/b")),
+            ("/debug/pprof/profile/", Some("profile/")),
+            ("/debug/pprof", None),
+            ("/debug/pprofs/heap", None),
+            ("/debug%2fpprof/heap", None),
+            ("/debug%2fpprof%2fheap", None),
+        ] {
+            assert_eq!(routed(target).below("/debug/pprof/").as_deref(), name, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_its_slash_is_redirected() {
+        let location = |target: &str| {
+            let head = http::Request::get(target).body(()).unwrap().into_parts().0;
+            let redirect = RoutedPath::parse(&head)?.redirect(&head, &["/v3/", "/debug/pprof/"])?;
+            redirect.headers()["location"].to_str().ok().map(str::to_owned)
+        };
+        for (target, to) in [
+            ("/v3", Some("/v3/")),
+            ("/%76%33?a=b", Some("/v3/?a=b")),
+            ("/debug/pprof", Some("/debug/pprof/")),
+            ("/debug//pprof?debug=1", Some("/debug/pprof/?debug=1")),
+            ("/debug/pprof/", None),
+            ("/debug%2fpprof", None),
+            ("/debug", None),
+        ] {
+            assert_eq!(location(target).as_deref(), to, "{target}");
+        }
+    }
+
     #[test]
     fn percent_signs_in_links_are_encoded_again() {
         assert_eq!(escape("/v%2f3"), "/v%252f3");
         assert_eq!(escape("/v\"<&"), "/v%2522%253C&");
-    }
-
-    #[test]
-    fn malformed_percent_encoding_is_refused() {
-        assert_eq!(unescape("a%2Fb+c", true).as_deref(), Some("a/b c"));
-        assert_eq!(unescape("a+b", false).as_deref(), Some("a+b"));
-        for text in ["%", "%4", "%zz", "%ff"] {
-            assert_eq!(unescape(text, true), None, "{text}");
-        }
-        assert_eq!(decoded("/he%61lth"), "/health");
-        assert_eq!(decoded("/he%zz"), "/he%zz");
     }
 }

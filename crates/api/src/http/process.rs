@@ -1,4 +1,4 @@
-//! Metrics of the process, read from `/proc/self` at each request.
+//! Metrics of the process, read from `/proc/self` and the memory allocator at each request.
 //!
 //! ```text
 //!   stat            30411 (bowline) S … utime 14 stime 2 … starttime 731066 vsize … rss …
@@ -10,11 +10,14 @@
 //! ```
 //!
 //! Values that cannot be read are left out, so systems other than Linux have none of these metrics.
-//! Go's own metrics (`go_*`) have no counterpart here.
+//! Of Go's own metrics (`go_*`), those exist that have the same meaning here: the memory that the
+//! allocator has handed out and that it keeps, and the number of threads. There are no goroutines
+//! and no garbage collector.
 
 use std::collections::HashMap;
 use std::fs;
 
+use env::AllocatorStats;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
 
@@ -42,6 +45,10 @@ pub(super) struct Process {
     pub(super) received_bytes: Option<u64>,
     /// Bytes sent over the network, by all processes.
     pub(super) transmitted_bytes: Option<u64>,
+    /// Threads.
+    pub(super) threads: Option<u64>,
+    /// Memory of the allocator.
+    pub(super) allocator: Option<AllocatorStats>,
 }
 
 impl Process {
@@ -55,6 +62,7 @@ impl Process {
         }
         if let Some(status) = read("status") {
             process.resident_bytes = field(&status, "VmRSS:").map(|kib| kib * 1024);
+            process.threads = field(&status, "Threads:");
         }
         if let Some(limits) = read("limits") {
             process.max_fds = limit(&limits, "Max open files");
@@ -64,6 +72,7 @@ impl Process {
             process.received_bytes = octets(&netstat, "InOctets");
             process.transmitted_bytes = octets(&netstat, "OutOctets");
         }
+        process.allocator = env::allocator_stats();
         process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|fds| fds.count() as u64);
         process
     }
@@ -84,6 +93,9 @@ impl Process {
     /// Returns the values in the order of [`METRICS`].
     fn values(&self) -> [Option<f64>; METRICS.len()] {
         let float = |number: Option<u64>| number.map(as_float);
+        let allocated = float(self.allocator.map(|memory| memory.allocated));
+        let free = float(self.allocator.map(|memory| memory.free));
+        let obtained = allocated.zip(free).map(|(allocated, free)| allocated + free);
         [
             self.cpu_seconds,
             float(self.open_fds),
@@ -94,12 +106,18 @@ impl Process {
             self.start_seconds,
             float(self.received_bytes),
             float(self.transmitted_bytes),
+            float(self.threads),
+            allocated,
+            allocated,
+            allocated,
+            free,
+            obtained,
         ]
     }
 }
 
 /// The name and help of each metric, and whether it is a counter.
-const METRICS: [(&str, &str, bool); 9] = [
+const METRICS: [(&str, &str, bool); 15] = [
     ("process_cpu_seconds_total", "Processor time spent, in seconds.", true),
     ("process_open_fds", "Open file descriptors.", false),
     ("process_max_fds", "The most file descriptors that may be open.", false),
@@ -109,16 +127,30 @@ const METRICS: [(&str, &str, bool); 9] = [
     ("process_start_time_seconds", "When the process began, in seconds since 1970.", false),
     ("process_network_receive_bytes_total", "Bytes received over the network.", true),
     ("process_network_transmit_bytes_total", "Bytes sent over the network.", true),
+    ("go_threads", "Threads of the operating system.", false),
+    ("go_memstats_alloc_bytes", "Memory that the process has allocated, in bytes.", false),
+    ("go_memstats_heap_alloc_bytes", "Memory that the process has allocated, in bytes.", false),
+    ("go_memstats_heap_inuse_bytes", "Memory that the process has allocated, in bytes.", false),
+    (
+        "go_memstats_heap_idle_bytes",
+        "Memory that the allocator keeps for later, in bytes. Some may be with the system already.",
+        false,
+    ),
+    ("go_memstats_heap_sys_bytes", "Memory of the allocator, used and free, in bytes.", false),
 ];
 
 /// Collects the metrics of this process.
 #[derive(Debug)]
-pub(super) struct ProcessMetrics {
+pub struct ProcessMetrics {
     descriptions: Vec<Desc>,
 }
 
 impl ProcessMetrics {
-    pub(super) fn new() -> prometheus::Result<ProcessMetrics> {
+    /// Describes the metrics.
+    ///
+    /// # Errors
+    /// A description is invalid.
+    pub fn new() -> prometheus::Result<ProcessMetrics> {
         let descriptions = METRICS.map(|(name, help, _)| {
             Desc::new(name.to_owned(), help.to_owned(), Vec::new(), HashMap::new())
         });
@@ -235,5 +267,27 @@ mod tests {
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 1 << 16));
         assert!(process.virtual_bytes >= process.resident_bytes);
         assert!(process.start_seconds.is_some_and(|start| start > 1e9));
+        assert!(process.threads.is_some_and(|threads| threads > 0));
+    }
+
+    #[test]
+    fn memory_of_the_allocator_is_used_or_free() {
+        let allocator = Some(AllocatorStats { allocated: 70, free: 5 });
+        let values = Process { allocator, ..Process::default() }.values();
+        let shown: Vec<_> = METRICS
+            .into_iter()
+            .zip(values)
+            .filter_map(|((name, ..), value)| Some((name, value?)))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("go_memstats_alloc_bytes", 70.0),
+                ("go_memstats_heap_alloc_bytes", 70.0),
+                ("go_memstats_heap_inuse_bytes", 70.0),
+                ("go_memstats_heap_idle_bytes", 5.0),
+                ("go_memstats_heap_sys_bytes", 75.0),
+            ]
+        );
     }
 }

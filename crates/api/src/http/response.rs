@@ -16,6 +16,23 @@ pub(super) fn body(kind: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes>
     response
 }
 
+/// The bytes from which on Go's server sends a body before it knows its length.
+const PAGE_BYTES_MIN: usize = 2049;
+
+/// Marks a response whose length is not announced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unannounced;
+
+/// Creates a response that is written bit by bit. As with Go, the length of a long one is not
+/// announced.
+pub(super) fn page(kind: HeaderValue, text: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = body(kind, text);
+    if response.body().len() >= PAGE_BYTES_MIN {
+        response.extensions_mut().insert(Unannounced);
+    }
+    response
+}
+
 /// Creates a text response whose content type browsers must not guess.
 pub(super) fn plain(text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = body(TEXT, text);
@@ -56,6 +73,13 @@ pub(super) fn no_path() -> Response<Bytes> {
     response
 }
 
+/// Refuses a malformed request.
+pub(super) fn malformed() -> Response<Bytes> {
+    let mut response = body(TEXT, "400 Bad Request");
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
+}
+
 /// Creates a redirect, with an HTML body for GET.
 pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
     let html = |text: String| body(HeaderValue::from_static("text/html; charset=utf-8"), text);
@@ -76,10 +100,10 @@ pub(super) fn redirect(method: &Method, to: &str) -> Response<Bytes> {
     response
 }
 
-/// Removes the body and sets its length as a header.
+/// Removes the body and sets its length as a header, if that is announced.
 pub(super) fn strip_body(response: &mut Response<Bytes>) {
     let body = std::mem::take(response.body_mut());
-    if !body.is_empty() {
+    if !body.is_empty() && response.extensions().get::<Unannounced>().is_none() {
         response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
     }
 }

@@ -28,5 +28,5 @@ pub(super) async fn respond(member: &impl Member, command_line: &[String]) -> Re
         process.max_fds.unwrap_or_default(),
         serde_json::json!({ "Sys": process.resident_bytes.unwrap_or_default() }),
     );
-    response::body(HeaderValue::from_static("application/json; charset=utf-8"), text)
+    response::page(HeaderValue::from_static("application/json; charset=utf-8"), text)
 }

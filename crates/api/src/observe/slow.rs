@@ -16,7 +16,8 @@ use bytes::Bytes;
 use grpc::{Method, Summary};
 use net::Connection;
 use prost::Message;
-use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest};
+use proto::nested::NestedTxn;
 use server::describe::Loggable;
 
 use crate::methods::{Kv, Rpc};
@@ -120,7 +121,7 @@ impl Stats {
 
     /// Counts the operations of the branch that a transaction took.
     fn add_txn(&mut self, request: &Bytes, summary: Option<Summary>) {
-        let Ok(request) = TxnRequest::decode(request.clone()) else { return };
+        let Ok(NestedTxn(request)) = NestedTxn::decode(request.clone()) else { return };
         let executed = match summary {
             Some(Summary::Branch { succeeded: true }) => &request.success,
             Some(_) => &request.failure,
@@ -148,8 +149,8 @@ fn signed(count: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use proto::etcdserverpb::RequestOp;
     use proto::etcdserverpb::request_op::Request;
+    use proto::etcdserverpb::{RequestOp, TxnRequest};
 
     use super::*;
 

@@ -133,12 +133,12 @@ struct StageSpans<'a> {
 }
 
 impl StageSpans<'_> {
-    fn at(&self, moment: RequestStage) -> Option<SystemTime> {
-        self.timings.at(moment).map(|at| self.traced.date(at))
+    fn at(&self, stage: RequestStage) -> Option<SystemTime> {
+        self.timings.at(stage).map(|at| self.traced.date(at))
     }
 
     fn events(&self) -> Vec<(&'static str, SystemTime)> {
-        let event = |name, moment| Some((name, self.at(moment)?));
+        let event = |name, stage| Some((name, self.at(stage)?));
         let sent = event("Send raft proposal", RequestStage::Proposed);
         sent.into_iter().chain(event("Receive raft result", RequestStage::Answered)).collect()
     }
@@ -148,8 +148,8 @@ impl StageSpans<'_> {
     }
 
     fn read_index(&self) -> Option<Span> {
-        let asked = self.at(RequestStage::ReadAsked)?;
-        let span = Span::new("read_index", asked, self.at_or_end(RequestStage::ReadBegan));
+        let requested = self.at(RequestStage::ReadRequested)?;
+        let span = Span::new("read_index", requested, self.at_or_end(RequestStage::ReadBegan));
         let confirmed = self.at(RequestStage::ReadConfirmed);
         let events = confirmed.map(|at| ("read index received", at)).into_iter().collect();
         Some(Span { events, ..span })
@@ -170,8 +170,8 @@ impl StageSpans<'_> {
     }
 
     /// The time of a stage, or of the end for a request that did not reach it.
-    fn at_or_end(&self, moment: RequestStage) -> SystemTime {
-        self.at(moment).or(self.at(RequestStage::Answered)).unwrap_or(self.ended)
+    fn at_or_end(&self, stage: RequestStage) -> SystemTime {
+        self.at(stage).or(self.at(RequestStage::Answered)).unwrap_or(self.ended)
     }
 }
 

@@ -38,7 +38,7 @@ struct VersionCounters {
 impl ClientVersions {
     pub(crate) fn new(registry: &Registry) -> prometheus::Result<ClientVersions> {
         let name = "etcd_server_client_requests_total";
-        let help = "Calls, by the version that their client says it speaks.";
+        let help = "Calls, by client API version.";
         let family = counters(registry, name, help, &["type", "client_api_version"])?;
         let known = std::array::from_fn(|_| OnceLock::new());
         Ok(ClientVersions { family, unknown: OnceLock::new(), known })

@@ -4,10 +4,9 @@
 //! read themselves and their roles; AuthStatus and Authenticate are open to all.
 
 use grpc::RequestBody;
-use http::Response;
 use proto::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
 
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context};
 use crate::errors::CallError;
 use crate::interceptor;
@@ -16,23 +15,19 @@ use crate::methods::Auth;
 /// Forwards a unary call to a method of the server.
 macro_rules! forward {
     ($call:ident to $method:ident) => {
-        $call
-            .unary($crate::interceptor::unary, async |cx: Context, request| {
-                Ok::<_, $crate::errors::CallError>(
-                    cx.server().$method(&cx.credentials, request).await?,
-                )
-            })
-            .await
+        $call.unary($crate::interceptor::unary, async |cx: Context, request| {
+            Ok::<_, $crate::errors::CallError>(cx.server().$method(&cx.credentials, request).await?)
+        })
     };
 }
 pub(super) use forward;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Auth, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Auth, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
         Auth::AuthEnable => forward!(call to auth_enable),
         Auth::AuthDisable => forward!(call to auth_disable),
         Auth::AuthStatus => forward!(call to auth_status),
-        Auth::Authenticate => call.unary(interceptor::unary, authenticate).await,
+        Auth::Authenticate => call.unary(interceptor::unary, authenticate),
         Auth::UserAdd => forward!(call to user_add),
         Auth::UserGet => forward!(call to user_get),
         Auth::UserList => forward!(call to user_list),

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use grpc::{Code, RequestBody};
-use http::Response;
 use mvcc::watch::{self, WatchedEvent};
 use mvcc::{Event, EventKind};
 use prost::Message as _;
@@ -24,19 +23,19 @@ use proto::mvccpb::KeyValue;
 use proto::v3electionpb as epb;
 
 use super::recipes::{self, LocalClient, LocalWatcher};
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies};
 use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Election;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Election, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Election, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Election::Campaign => call.unary(interceptor::unary, campaign).await,
-        Election::Proclaim => call.unary(interceptor::unary, proclaim).await,
-        Election::Leader => call.unary(interceptor::unary, leader).await,
-        Election::Observe => call.server_stream(interceptor::stream, observe).await,
-        Election::Resign => call.unary(interceptor::unary, resign).await,
+        Election::Campaign => call.unary(interceptor::unary, campaign),
+        Election::Proclaim => call.unary(interceptor::unary, proclaim),
+        Election::Leader => call.unary(interceptor::unary, leader),
+        Election::Observe => call.server_stream(interceptor::stream, observe),
+        Election::Resign => call.unary(interceptor::unary, resign),
     }
 }
 

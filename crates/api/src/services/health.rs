@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 
 use grpc::{Code, RequestBody};
-use http::Response;
 use proto::health::health_check_response::ServingStatus;
 use proto::health::{
     HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
 };
 use tokio::sync::watch;
 
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies};
 use crate::errors::CallError;
 use crate::interceptor;
@@ -23,11 +22,11 @@ use crate::methods::Health as Rpc;
 /// The name that stands for all services.
 const ALL: &str = "";
 
-pub(super) async fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Rpc::Check => call.unary(interceptor::unary, check).await,
-        Rpc::List => call.unary(interceptor::unary, list).await,
-        Rpc::Watch => call.server_stream(interceptor::stream, watch_status).await,
+        Rpc::Check => call.unary(interceptor::unary, check),
+        Rpc::List => call.unary(interceptor::unary, list),
+        Rpc::Watch => call.server_stream(interceptor::stream, watch_status),
     }
 }
 

@@ -7,12 +7,9 @@
 //!   DeleteRange, Compact   validate ─► propose
 //! ```
 
-use std::sync::Arc;
-
-use bytes::{BufMut as _, Bytes, BytesMut};
-use failpoint::failpoint;
-use grpc::{FramedReply, PREFIX, Reply, RequestBody, Status, Summary, put_length};
-use http::Response;
+use bytes::{BufMut as _, BytesMut};
+use failpoint::failpoint_async;
+use grpc::{FramedReply, Reply, RequestBody, Status, Summary};
 use mvcc::{RangeResult, Response as _};
 use prost::Message as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
@@ -21,11 +18,13 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp,
     ResponseHeader, TxnRequest,
 };
+use proto::fields;
+use proto::nested::NestedTxn;
 use server::{Chunk, Server};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies};
-use crate::decode::{count_field, first_field};
 use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Kv;
@@ -37,6 +36,9 @@ use crate::validate;
 /// back.
 const INLINE_KEYS_MAX: usize = 64;
 
+/// The most writes with long replies that are proposed at a time.
+pub(super) const LONG_WRITES_MAX: usize = 4;
+
 /// The numbers of the fields `RangeResponse.kvs` and `TxnResponse.responses`.
 const RANGE_KVS: u32 = 2;
 const TXN_RESPONSES: u32 = 3;
@@ -44,17 +46,17 @@ const TXN_RESPONSES: u32 = 3;
 /// The tag of the field `RangeStreamResponse.range_response`: field 1, a message.
 const RANGE_RESPONSE: u8 = 1 << 3 | 2;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Kv, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
         Kv::Range => {
             let serializable = |request: &RangeRequest| request.serializable;
-            call.unary(interceptor::unary_on_learner(serializable), range).await
+            call.unary(interceptor::unary_on_learner(serializable), range)
         }
-        Kv::RangeStream => call.server_stream(interceptor::stream, range_stream).await,
-        Kv::Put => call.unary(interceptor::unary, put).await,
-        Kv::DeleteRange => call.unary(interceptor::unary, delete_range).await,
-        Kv::Txn => call.unary(interceptor::unary, txn).await,
-        Kv::Compact => call.unary(interceptor::unary, compact).await,
+        Kv::RangeStream => call.server_stream(interceptor::stream, range_stream),
+        Kv::Put => call.unary(interceptor::unary, put),
+        Kv::DeleteRange => call.unary(interceptor::unary, delete_range),
+        Kv::Txn => call.unary(interceptor::unary, txn),
+        Kv::Compact => call.unary(interceptor::unary, compact),
     }
 }
 
@@ -62,7 +64,7 @@ async fn range(mut cx: Context, request: RangeRequest) -> Result<FramedReply, Ca
     validate::range(&request)?;
     let mut operation = cx.operation("range", || attributes::range(&request));
     let (key, range_end) = (request.key.clone(), request.range_end.clone());
-    let reply = read_range(cx, request, &mut operation).await;
+    let reply = read_range(&cx, request, &mut operation).await;
     operation.log("range", |detail| {
         detail.add_bytes("range_begin", &key).add_bytes("range_end", &range_end);
         if let Ok(reply) = &reply {
@@ -73,7 +75,7 @@ async fn range(mut cx: Context, request: RangeRequest) -> Result<FramedReply, Ca
 }
 
 async fn read_range(
-    cx: Context,
+    cx: &Context,
     request: RangeRequest,
     operation: &mut Operation,
 ) -> Result<FramedReply, CallError> {
@@ -83,7 +85,8 @@ async fn read_range(
     }
     let reading = reading?;
     let keys = keys_of_range(cx.server(), &request);
-    let reply = read(cx, keys, move |cx| range_reply(cx, reading.range(&request)?)).await;
+    let bytes = request.encoded_len();
+    let reply = read(cx, keys, bytes, move |cx| range_reply(cx, reading.range(&request)?)).await;
     operation.step(ASSEMBLY);
     reply
 }
@@ -91,9 +94,9 @@ async fn read_range(
 /// Adds the number of occurrences of a field in a response, and the revision of its header.
 fn add_response(detail: &mut StepDetail, name: &str, reply: &FramedReply, field: u32) {
     let message = reply.message();
-    detail.add(name, count_field(message.clone(), field));
+    detail.add(name, fields::count(message.clone(), field));
     // The header is the first field of all responses.
-    let header = first_field(message).and_then(|header| ResponseHeader::decode(header).ok());
+    let header = fields::first(message).and_then(|header| ResponseHeader::decode(header).ok());
     detail.add("response_revision", header.unwrap_or_default().revision);
 }
 
@@ -103,18 +106,39 @@ fn range_reply(cx: &Context, result: RangeResult) -> Result<FramedReply, CallErr
     Ok(FramedReply::new(reply, &cx.send_budget)?)
 }
 
-/// Runs a read of at most `keys` keys: inline if it is short, otherwise on a blocking thread.
+/// Runs a read of at most `keys` keys: inline if it is short, otherwise on a blocking thread. Its
+/// request of `request_bytes` is kept while it waits.
 async fn read(
-    cx: Context,
+    cx: &Context,
     keys: usize,
-    work: impl FnOnce(&Context) -> Result<FramedReply, CallError> + Send + 'static,
+    request_bytes: usize,
+    work: impl Fn(&Context) -> Result<FramedReply, CallError> + Send + 'static,
 ) -> Result<FramedReply, CallError> {
     if keys <= INLINE_KEYS_MAX {
-        cx.send_budget.wait_for_room().await;
-        return work(&cx);
+        let reply = work(cx)?;
+        return match cx.keep_if_room(request_bytes, reply).await? {
+            Some(reply) => Ok(reply),
+            None => work(cx),
+        };
     }
-    let (shared, send_budget) = (Arc::clone(cx.shared()), Arc::clone(&cx.send_budget));
-    shared.transport.blocking().run(&send_budget, move || work(&cx)).await
+    let context = cx.clone();
+    let blocking = cx.shared().transport.blocking();
+    blocking.run(&cx.send_budget, request_bytes, move || work(&context)).await
+}
+
+/// Waits until a write may be proposed whose reply has at most `keys` keys. A long reply is built
+/// when the write is applied, so only a few of them may be proposed at a time.
+async fn wait_to_write(
+    cx: &Context,
+    keys: usize,
+    request: &impl prost::Message,
+) -> Result<Option<OwnedSemaphorePermit>, Status> {
+    if keys <= INLINE_KEYS_MAX {
+        return Ok(None);
+    }
+    let budget = cx.shared().transport.receive_budget();
+    let permit = grpc::wait_with_room(&cx.send_budget, &cx.shared().long_writes);
+    Ok(budget.count_while(request.encoded_len(), permit).await?)
 }
 
 /// Reports whether a range is short enough to be read on the thread of the connection.
@@ -141,6 +165,29 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
     }
 }
 
+/// Returns an upper bound on the number of keys in the reply to a deletion.
+fn reply_keys_of_delete(server: &Server, request: &DeleteRangeRequest) -> usize {
+    match (request.prev_kv, request.range_end.is_empty()) {
+        (false, _) => 0,
+        (true, true) => 1,
+        (true, false) => server.count_keys(request.key.clone(), request.range_end.clone()),
+    }
+}
+
+/// Returns an upper bound on the number of keys in the reply to a transaction, in either branch.
+fn reply_keys(server: &Server, request: &TxnRequest) -> usize {
+    let keys_of = |operation: &RequestOp| match &operation.request {
+        Some(Request::RequestRange(range)) => keys_of_range(server, range),
+        Some(Request::RequestDeleteRange(delete)) => reply_keys_of_delete(server, delete),
+        Some(Request::RequestTxn(txn)) => reply_keys(server, txn),
+        Some(Request::RequestPut(put)) => usize::from(put.prev_kv),
+        None => 0,
+    };
+    let keys_of_all =
+        |operations: &[RequestOp]| operations.iter().map(keys_of).fold(0, usize::saturating_add);
+    keys_of_all(&request.success).max(keys_of_all(&request.failure))
+}
+
 /// Reports whether the limit of a range bounds the keys that are read, not just the reply.
 fn limit_bounds_the_read(request: &RangeRequest) -> bool {
     validate::range_stream(request).is_ok()
@@ -154,15 +201,16 @@ async fn range_stream(
     validate::range_stream(&request)?;
     let _span = cx.span("range_streaming", || attributes::range_stream(&request));
     let reading = cx.server().read(&cx.credentials, !request.serializable).await?;
-    let is_short = is_short(cx.server(), &request);
+    let (is_short, request_bytes) = (is_short(cx.server(), &request), request.encoded_len());
     let mut chunks = reading.stream(request)?;
     loop {
-        failpoint!("beforeRangeStreamChunk");
+        failpoint_async!("beforeRangeStreamChunk");
         let chunk = if is_short {
             chunks.next()
         } else {
             let next = move || Ok::<_, CallError>((chunks.next(), chunks));
-            let (chunk, rest) = cx.shared().transport.blocking().run(&cx.send_budget, next).await?;
+            let blocking = cx.shared().transport.blocking();
+            let (chunk, rest) = blocking.run(&cx.send_budget, request_bytes, next).await?;
             chunks = rest;
             chunk
         };
@@ -193,11 +241,9 @@ impl<R: mvcc::Response> Reply for KeysReply<R> {
         self.summary
     }
 
-    /// Frames the reply in the buffer that holds the keys, if possible.
-    fn into_frame(self) -> Result<Bytes, Status> {
-        let mut out = self.result.into_message(&self.header, PREFIX);
-        put_length(&mut out, 0)?;
-        Ok(out.freeze())
+    /// Writes the reply in the buffer that holds the keys, if possible.
+    fn into_message(self, headroom: usize) -> BytesMut {
+        self.result.into_message(&self.header, headroom)
     }
 }
 
@@ -238,7 +284,7 @@ impl Reply for RangeChunk {
 }
 
 async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, CallError> {
-    cx.server().check_quota(server::quota::put_cost(&request)).await?;
+    cx.server().check_quota(&request).await?;
     validate::put(&request)?;
     let mut operation = cx.operation("put", || attributes::put(&request));
     let (key, size) = (request.key.clone(), request.encoded_len());
@@ -256,7 +302,8 @@ async fn delete_range(
     request: DeleteRangeRequest,
 ) -> Result<FramedReply, CallError> {
     validate::delete_range(&request)?;
-    cx.send_budget.wait_for_room().await;
+    let keys = reply_keys_of_delete(cx.server(), &request);
+    let _permit = wait_to_write(&cx, keys, &request).await?;
     let _span = cx.span("delete_range", || attributes::delete_range(&request));
     let result = cx.server().delete_range(&cx.credentials, request).await?;
     let summary = Summary::Count(result.deleted);
@@ -264,15 +311,16 @@ async fn delete_range(
     Ok(FramedReply::new(reply, &cx.send_budget)?)
 }
 
-async fn txn(mut cx: Context, request: TxnRequest) -> Result<FramedReply, CallError> {
-    cx.server().check_quota(server::quota::txn_cost(&request)).await?;
+async fn txn(mut cx: Context, NestedTxn(request): NestedTxn) -> Result<FramedReply, CallError> {
+    cx.server().check_quota(&request).await?;
     validate::txn(&request, cx.server().config().max_txn_ops)?;
     let mut operation = cx.operation("txn", || attributes::txn(&request));
     let read_only = mvcc::txn::is_read_only(&request);
     let reply = if read_only {
-        read_txn(cx, request, &mut operation).await
+        read_txn(&cx, request, &mut operation).await
     } else {
-        cx.send_budget.wait_for_room().await;
+        let keys = reply_keys(cx.server(), &request);
+        let _permit = wait_to_write(&cx, keys, &request).await?;
         let result = cx.server().txn(&cx.credentials, request).await;
         operation.step(RAFT);
         txn_reply(&cx, result?)
@@ -285,7 +333,7 @@ async fn txn(mut cx: Context, request: TxnRequest) -> Result<FramedReply, CallEr
 }
 
 async fn read_txn(
-    cx: Context,
+    cx: &Context,
     request: TxnRequest,
     operation: &mut Operation,
 ) -> Result<FramedReply, CallError> {
@@ -295,7 +343,8 @@ async fn read_txn(
         operation.step(AGREEMENT);
     }
     let keys = keys_of_txn(cx.server(), &request);
-    let reply = read(cx, keys, move |cx| txn_reply(cx, reading.txn(&request)?)).await;
+    let bytes = request.encoded_len();
+    let reply = read(cx, keys, bytes, move |cx| txn_reply(cx, reading.txn(&request)?)).await;
     operation.step(ASSEMBLY);
     reply
 }
@@ -340,22 +389,15 @@ async fn compact(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use env::{OsClock, OsDisk, OsRandom};
-    use server::{Credentials, Member, NoPeers, Platform, ServerConfig};
+    use server::Credentials;
+    use testmember::TestMember;
 
     use super::*;
 
     const KEYS: usize = 100;
 
-    async fn member(folder: &std::path::Path) -> Member {
-        let mut config = ServerConfig::new("default", folder);
-        config.unsafe_no_fsync = true;
-        let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
-        let machine = Platform { disk, clock, random: Box::new(OsRandom) };
-        let registry = prometheus::Registry::new();
-        let member = Member::start(config, machine, Arc::new(NoPeers), &registry).unwrap();
+    async fn member() -> TestMember {
+        let member = TestMember::builder().start();
         for number in 0..KEYS {
             let put = PutRequest { key: format!("k{number:03}").into(), ..PutRequest::default() };
             member.server().put(&Credentials::default(), put).await.unwrap();
@@ -373,9 +415,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_visited_keys_is_bounded_beforehand() {
-        let folder = tempfile::tempdir().unwrap();
-        let member = member(folder.path()).await;
-        let server = member.server();
+        let member = member().await;
+        let server = &member.server();
         let one = RangeRequest { key: "k001".into(), ..RangeRequest::default() };
         let first = RangeRequest { limit: 5, ..all() };
         let sorted = RangeRequest { sort_target: 2, sort_order: 2, ..first.clone() };
@@ -403,6 +444,18 @@ mod tests {
             failure: vec![nested.clone(), nested],
         };
         assert_eq!(keys_of_txn(server, &outer), 1 + 2 * (KEYS + 1), "the longer branch");
-        member.stop();
+        assert_eq!(reply_keys(server, &outer), 2 * (KEYS + 1), "comparisons are not in the reply");
+
+        let delete = |prev_kv| {
+            let (key, range_end) = ("k".into(), "l".into());
+            let delete = DeleteRangeRequest { key, range_end, prev_kv };
+            RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+        };
+        let put = RequestOp { request: Some(Request::RequestPut(PutRequest::default())) };
+        let writes =
+            |operation| TxnRequest { success: vec![operation; 128], ..TxnRequest::default() };
+        assert_eq!(reply_keys(server, &writes(put)), 0);
+        assert_eq!(reply_keys(server, &writes(delete(false))), 0);
+        assert_eq!(reply_keys(server, &writes(delete(true))), 128 * KEYS);
     }
 }

@@ -1,7 +1,7 @@
 //! `etcdserverpb.Lease`: leases.
 
 use grpc::{Code, RequestBody};
-use http::Response;
+use prost::Message as _;
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
     LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
@@ -9,20 +9,20 @@ use proto::etcdserverpb::{
 };
 use trace::Value;
 
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies, Requests};
 use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Lease;
 use crate::observe::attributes;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Lease, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Lease::LeaseGrant => call.unary(interceptor::unary, grant).await,
-        Lease::LeaseRevoke => call.unary(interceptor::unary, revoke).await,
-        Lease::LeaseKeepAlive => call.bidi_stream(interceptor::stream, keep_alive).await,
-        Lease::LeaseTimeToLive => call.unary(interceptor::unary, time_to_live).await,
-        Lease::LeaseLeases => call.unary(interceptor::unary, leases).await,
+        Lease::LeaseGrant => call.unary(interceptor::unary, grant),
+        Lease::LeaseRevoke => call.unary(interceptor::unary, revoke),
+        Lease::LeaseKeepAlive => call.bidi_stream(interceptor::stream, keep_alive),
+        Lease::LeaseTimeToLive => call.unary(interceptor::unary, time_to_live),
+        Lease::LeaseLeases => call.unary(interceptor::unary, leases),
     }
 }
 
@@ -30,7 +30,7 @@ async fn grant(
     mut cx: Context,
     request: LeaseGrantRequest,
 ) -> Result<LeaseGrantResponse, CallError> {
-    cx.server().check_quota(server::quota::LEASE_GRANT_COST).await?;
+    cx.server().check_quota(&request).await?;
     let mut span = cx.span("lease_grant", || attributes::lease_grant(&request));
     let granted = cx.server().lease_grant(&cx.credentials, request).await;
     let id = granted.as_ref().map_or(request.id, |granted| granted.id);
@@ -83,12 +83,21 @@ async fn time_to_live(
     cx: Context,
     request: LeaseTimeToLiveRequest,
 ) -> Result<LeaseTimeToLiveResponse, CallError> {
-    Ok(cx.server().lease_time_to_live(&cx.credentials, request).await?)
+    let read = || cx.server().lease_time_to_live(&cx.credentials, request);
+    // With its keys, a reply may be long.
+    match cx.keep_if_room(request.encoded_len(), read().await?).await? {
+        Some(reply) => Ok(reply),
+        None => Ok(read().await?),
+    }
 }
 
 async fn leases(
     cx: Context,
     request: LeaseLeasesRequest,
 ) -> Result<LeaseLeasesResponse, CallError> {
-    Ok(cx.server().lease_leases(&cx.credentials, request).await?)
+    let read = || cx.server().lease_leases(&cx.credentials, request);
+    match cx.keep_if_room(request.encoded_len(), read().await?).await? {
+        Some(reply) => Ok(reply),
+        None => Ok(read().await?),
+    }
 }

@@ -13,21 +13,20 @@
 
 use bytes::Bytes;
 use grpc::{Code, RequestBody};
-use http::Response;
 use proto::etcdserverpb as pb;
 use proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
 
 use super::recipes::{self, LocalClient};
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context};
 use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Lock;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Lock, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Lock, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Lock::Lock => call.unary(interceptor::unary, lock).await,
-        Lock::Unlock => call.unary(interceptor::unary, unlock).await,
+        Lock::Lock => call.unary(interceptor::unary, lock),
+        Lock::Unlock => call.unary(interceptor::unary, unlock),
     }
 }
 
@@ -56,13 +55,13 @@ async fn lock(cx: Context, request: LockRequest) -> Result<LockResponse, CallErr
     }
     queued.delete_on_drop(&key);
     client.wait_deletes(&prefix, created - 1).await?;
-    let own = pb::RangeRequest { key: key.clone(), ..pb::RangeRequest::default() };
-    let own = client.range(&own).await?;
+    let owner_key = pb::RangeRequest { key: key.clone(), ..pb::RangeRequest::default() };
+    let owner_key = client.range(&owner_key).await?;
     queued.keep();
-    if own.kvs.is_empty() {
+    if owner_key.kvs.is_empty() {
         return Err(CallError::new(Code::Unknown, "mutex: session is expired"));
     }
-    Ok(LockResponse { header: client.header(own.revision), key })
+    Ok(LockResponse { header: client.header(owner_key.revision), key })
 }
 
 /// Releases a lock, held or not.

@@ -6,31 +6,27 @@
 //! Compat: as in etcd, the responses of Defragment and MoveLeader have no header.
 
 use grpc::RequestBody;
-use http::Response;
 use proto::etcdserverpb as pb;
 
 use super::auth::forward;
 use super::snapshot::SnapshotStream;
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies};
 use crate::errors::CallError;
 use crate::interceptor;
 use crate::methods::Maintenance;
 
-pub(super) async fn serve<B: RequestBody>(
-    rpc: Maintenance,
-    call: Call<'_, B>,
-) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Maintenance, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
         Maintenance::Alarm => forward!(call to alarm),
         Maintenance::Status => {
-            call.unary(interceptor::unary_on_learner(|_: &pb::StatusRequest| true), status).await
+            call.unary(interceptor::unary_on_learner(|_: &pb::StatusRequest| true), status)
         }
-        Maintenance::Defragment => call.unary(interceptor::unary, defragment).await,
-        Maintenance::Hash => call.unary(interceptor::unary, hash).await,
-        Maintenance::HashKV => call.unary(interceptor::unary, hash_kv).await,
-        Maintenance::Snapshot => call.server_stream(interceptor::stream_on_learner, snapshot).await,
-        Maintenance::MoveLeader => call.unary(interceptor::unary, move_leader).await,
+        Maintenance::Defragment => call.unary(interceptor::unary, defragment),
+        Maintenance::Hash => call.unary(interceptor::unary, hash),
+        Maintenance::HashKV => call.unary(interceptor::unary, hash_kv),
+        Maintenance::Snapshot => call.server_stream(interceptor::stream_on_learner, snapshot),
+        Maintenance::MoveLeader => call.unary(interceptor::unary, move_leader),
         Maintenance::Downgrade => forward!(call to downgrade),
     }
 }

@@ -23,18 +23,22 @@ mod snapshot;
 mod stream_monitor;
 mod watch;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grpc::{Deadline, Headers, Rejection, RequestBody, Transport, TransportConfig};
+use bytes::Bytes;
+use gocompat::RequestPath;
+use grpc::{Deadline, DecodeError, Headers, Rejection, RequestBody, Transport, TransportConfig};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Response};
 use net::Connection;
+use proto::repair::RepairError;
 use server::Server;
+use tokio::sync::Semaphore;
 
-use crate::body::{Body, GrpcBody};
+use crate::body::{Body, GrpcResponse};
 use crate::context::{Call, Context};
-use crate::decode;
 use crate::errors::Canonical;
 use crate::methods::{self, RPCS, Rpc};
 use crate::observe::{CallObserver, Metrics};
@@ -84,9 +88,19 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) transport: Arc<Transport>,
     snapshots: snapshot::SnapshotPermits,
+    /// Permits of writes with long replies.
+    long_writes: Arc<Semaphore>,
     health: health::Health,
     /// The longest JSON text that is read as one message.
     json_bytes_max: usize,
+}
+
+/// Repairs a request that prost cannot decode but etcd can.
+fn repair(path: &str, message: Bytes) -> Result<Bytes, DecodeError> {
+    proto::repair::repair(path, message).map_err(|error| match error {
+        RepairError::Format => DecodeError::Format,
+        RepairError::Utf8 => DecodeError::Utf8,
+    })
 }
 
 impl Grpc {
@@ -105,7 +119,7 @@ impl Grpc {
         let transport = Transport::new(TransportConfig {
             message_bytes_max,
             partial_bytes_max: json_bytes_max,
-            repair: decode::repair,
+            repair,
             budget_exceeded: Canonical::TooManyRequests.text(),
             stopped: Canonical::Stopped.into(),
         });
@@ -113,6 +127,7 @@ impl Grpc {
             metrics: Metrics::new(registry, config.extensive_metrics)?,
             transport: Arc::new(transport),
             snapshots: snapshot::SnapshotPermits::default(),
+            long_writes: Arc::new(Semaphore::new(kv::LONG_WRITES_MAX)),
             health: health::Health::new(config.stop_service_on_defragment),
             server,
             config,
@@ -127,52 +142,63 @@ impl Grpc {
         connection: &Connection,
         request: Request<B>,
     ) -> Response<Body> {
+        self.dispatch(connection, request).await.map(Body::from)
+    }
+
+    /// Hands a request to the handler of its method.
+    pub(crate) fn dispatch<'a, B: RequestBody>(
+        &'a self,
+        connection: &'a Connection,
+        request: Request<B>,
+    ) -> GrpcResponse<'a> {
         let (parts, body) = request.into_parts();
         let headers = Headers::read(&parts);
         // Compat: grpc-go takes a query for a part of the path, so such a path has no method.
         let path = parts.uri.path_and_query().map_or("", PathAndQuery::as_str);
-        self.respond(connection, headers, path, &parts.headers, body).await.map(Body::from)
+        self.respond(connection, headers, path, &parts.headers, body)
     }
 
-    /// Answers a request on a port that Go's web server serves in etcd: one with TLS.
-    pub(crate) async fn call_by_web<B: RequestBody>(
-        &self,
-        connection: &Connection,
+    /// Hands over a request on a port that Go's web server serves in etcd: one with TLS.
+    pub(crate) fn dispatch_by_web<'a, B: RequestBody>(
+        &'a self,
+        connection: &'a Connection,
         request: Request<B>,
-    ) -> Response<Body> {
+    ) -> GrpcResponse<'a> {
         let (parts, body) = request.into_parts();
         let headers = Headers::read_by_web(&parts);
-        let path = parts.uri.path();
-        self.respond(connection, headers, path, &parts.headers, body).await.map(Body::from)
+        // Compat: Go's server decodes the path. One that is not UTF-8 has no method.
+        let path = RequestPath::parse(parts.uri.path().as_bytes());
+        let path = path.and_then(|path| String::from_utf8(path.decoded).ok()).unwrap_or_default();
+        self.respond(connection, headers, &path, &parts.headers, body)
     }
 
     /// Answers a call of the JSON gateway.
-    pub(crate) async fn invoke<B: RequestBody>(
-        &self,
-        connection: &Connection,
+    pub(crate) fn invoke<'a, B: RequestBody>(
+        &'a self,
+        connection: &'a Connection,
         path: &str,
         metadata: &HeaderMap,
         deadline: Deadline,
         body: B,
-    ) -> Response<GrpcBody> {
-        self.respond(connection, Ok(Headers::in_process(deadline)), path, metadata, body).await
+    ) -> GrpcResponse<'a> {
+        self.respond(connection, Ok(Headers::in_process(deadline)), path, metadata, body)
     }
 
-    async fn respond<B: RequestBody>(
-        &self,
-        connection: &Connection,
+    fn respond<'a, B: RequestBody>(
+        &'a self,
+        connection: &'a Connection,
         headers: Result<Headers, Rejection>,
         path: &str,
         metadata: &HeaderMap,
         body: B,
-    ) -> Response<GrpcBody> {
-        let headers = match headers {
-            Ok(headers) => headers,
-            Err(rejection) => return rejection.into_response(),
-        };
-        let (at, method) = match headers.method(methods::table(), path) {
+    ) -> GrpcResponse<'a> {
+        let found = headers.and_then(|headers| {
+            let found = headers.method(methods::table(), path)?;
+            Ok((headers, found))
+        });
+        let (headers, (at, method)) = match found {
             Ok(found) => found,
-            Err(rejection) => return rejection.into_response(),
+            Err(rejection) => return Box::pin(ready(rejection.into_response())),
         };
         let shared = &self.shared;
         let context = Context::new(shared, connection, metadata);
@@ -185,7 +211,7 @@ impl Grpc {
         );
         let transport = &shared.transport;
         let call = Call::new(context, observer, transport, connection, method, headers, body);
-        serve(RPCS[at], call).await
+        serve(RPCS[at], call)
     }
 
     /// Reports whether the certificate of a connection identifies a user. The gateway refuses such
@@ -219,16 +245,16 @@ impl Grpc {
 }
 
 /// Hands a call to its service.
-async fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> Response<GrpcBody> {
+fn serve<B: RequestBody>(rpc: Rpc, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Rpc::Kv(rpc) => kv::serve(rpc, call).await,
-        Rpc::Watch(rpc) => watch::serve(rpc, call).await,
-        Rpc::Lease(rpc) => lease::serve(rpc, call).await,
-        Rpc::Cluster(rpc) => cluster::serve(rpc, call).await,
-        Rpc::Maintenance(rpc) => maintenance::serve(rpc, call).await,
-        Rpc::Auth(rpc) => auth::serve(rpc, call).await,
-        Rpc::Health(rpc) => health::serve(rpc, call).await,
-        Rpc::Lock(rpc) => lock::serve(rpc, call).await,
-        Rpc::Election(rpc) => election::serve(rpc, call).await,
+        Rpc::Kv(rpc) => kv::serve(rpc, call),
+        Rpc::Watch(rpc) => watch::serve(rpc, call),
+        Rpc::Lease(rpc) => lease::serve(rpc, call),
+        Rpc::Cluster(rpc) => cluster::serve(rpc, call),
+        Rpc::Maintenance(rpc) => maintenance::serve(rpc, call),
+        Rpc::Auth(rpc) => auth::serve(rpc, call),
+        Rpc::Health(rpc) => health::serve(rpc, call),
+        Rpc::Lock(rpc) => lock::serve(rpc, call),
+        Rpc::Election(rpc) => election::serve(rpc, call),
     }
 }

@@ -27,7 +27,7 @@ use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::request_op::Request;
 use proto::mvccpb::KeyValue;
-use server::{Credentials, Server, quota};
+use server::{Credentials, Server};
 
 use super::notify::StreamNotify;
 use super::{Shared, kv};
@@ -63,12 +63,12 @@ impl LocalClient {
     }
 
     /// Returns the given lease, or grants a new one.
-    pub(super) async fn lease(&self, given: i64) -> Result<i64, CallError> {
-        if given != 0 {
-            return Ok(given);
+    pub(super) async fn lease(&self, requested: i64) -> Result<i64, CallError> {
+        if requested != 0 {
+            return Ok(requested);
         }
-        self.server().check_quota(quota::LEASE_GRANT_COST).await.map_err(unknown)?;
         let request = pb::LeaseGrantRequest { ttl: SESSION_TTL, id: 0 };
+        self.server().check_quota(&request).await.map_err(unknown)?;
         let granted =
             self.server().lease_grant(&self.credentials, request).await.map_err(unknown)?;
         Ok(granted.id)
@@ -76,7 +76,7 @@ impl LocalClient {
 
     /// Executes a transaction that writes.
     pub(super) async fn txn(&self, request: pb::TxnRequest) -> Result<TxnResult, CallError> {
-        self.server().check_quota(quota::txn_cost(&request)).await.map_err(unknown)?;
+        self.server().check_quota(&request).await.map_err(unknown)?;
         validate::txn(&request, self.server().config().max_txn_ops).map_err(unknown)?;
         self.server().txn(&self.credentials, request).await.map_err(unknown)
     }
@@ -90,9 +90,9 @@ impl LocalClient {
         if kv::is_short(self.server(), request) {
             return reading.range(request).map_err(unknown);
         }
-        let request = request.clone();
+        let (request, bytes) = (request.clone(), request.encoded_len());
         let read = move || reading.range(&request).map_err(unknown);
-        self.shared.transport.blocking().run(&self.send_budget, read).await
+        self.shared.transport.blocking().run(&self.send_budget, bytes, read).await
     }
 
     /// Deletes a key. Returns the revision of the deletion.
@@ -136,7 +136,7 @@ impl LocalClient {
         LocalWatcher::new(&self.shared, key, range_end, revision)
     }
 
-    /// Spawns work that continues after the client has gone.
+    /// Spawns work that continues after the client has disconnected.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(work);

@@ -85,7 +85,7 @@ impl SnapshotStream {
                 |error| tracing::warn!(%error, "failed to send database snapshot to client"),
             );
             // The result precedes the end of the channel, whose receiver then waits for it. If the
-            // receiver is gone, so is the client.
+            // receiver was dropped, the client has disconnected.
             let _ = ended.send(copied);
             drop((sender, permit));
         };
@@ -126,7 +126,7 @@ impl ChunkSender {
         };
         sent.map_err(|error| match error {
             SendTimeoutError::Closed(_) => {
-                io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")
+                io::Error::new(io::ErrorKind::BrokenPipe, "client disconnected")
             }
             SendTimeoutError::Timeout(_) => {
                 io::Error::new(io::ErrorKind::TimedOut, "the client has stopped reading")

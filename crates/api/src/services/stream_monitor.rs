@@ -1,8 +1,8 @@
 //! Ends streams that neither client nor handler ends: the member stops, or has no leader for long.
 //!
-//! A client that sends `hasleader: true` wants no answers from a member that is cut off from its
-//! peers. The interceptor refuses its new calls at once. Running streams end after three election
-//! timeouts without a leader, because setting them up again is expensive.
+//! A client that sends `hasleader: true` requires a leader. Without one, the interceptor refuses
+//! its new calls at once. Running streams end after three election timeouts without a leader,
+//! because setting them up again is expensive.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ pub(super) async fn run(server: &Server, streams: &StreamRegistry) {
 async fn watch_leader(server: &Server, streams: &StreamRegistry) {
     let timeout = server.config().election_timeout();
     loop {
-        let (pause, lost) = next_check(timeout, server.leaderless_for());
-        if lost {
+        let (pause, is_leaderless) = next_check(timeout, server.leaderless_for());
+        if is_leaderless {
             streams.end_conditional(&Canonical::NoLeader.into());
         }
         if server.sleep(pause).await.is_err() {

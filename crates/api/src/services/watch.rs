@@ -21,16 +21,15 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use failpoint::failpoint;
+use failpoint::failpoint_async;
 use grpc::{Code, Reply, RequestBody, Status};
-use http::Response;
 use mvcc::watch::{Busy, CreateRequest, Filters, Stream};
 use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{ResponseHeader, WatchCreateRequest, WatchRequest};
 
 use super::notify::StreamNotify;
-use crate::body::GrpcBody;
+use crate::body::GrpcResponse;
 use crate::context::{Call, Context, Replies, Requests};
 use crate::errors::{CallError, Canonical};
 use crate::interceptor;
@@ -40,9 +39,9 @@ use crate::observe::{SpanGuard, attributes};
 /// The progress notifications of streams are spread over this fraction of the interval.
 const JITTER_FRACTION: u32 = 10;
 
-pub(super) async fn serve<B: RequestBody>(rpc: Watch, call: Call<'_, B>) -> Response<GrpcBody> {
+pub(super) fn serve<B: RequestBody>(rpc: Watch, call: Call<'_, B>) -> GrpcResponse<'_> {
     match rpc {
-        Watch::Watch => call.bidi_stream(interceptor::stream, watch).await,
+        Watch::Watch => call.bidi_stream(interceptor::stream, watch),
     }
 }
 
@@ -108,7 +107,7 @@ impl<B: RequestBody> WatchHandler<B> {
             // The response carries a revision of its own.
             let header = self.cx.header(0);
             let reply = WatchReply { header, response };
-            failpoint!("beforeSendWatchResponse");
+            failpoint_async!("beforeSendWatchResponse");
             let waited = self.replies.send(&reply).await?;
             self.measure(&reply, started.elapsed());
             if waited {

@@ -9,7 +9,7 @@ use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use tonic::{Code, Request, Status};
 
-use crate::support::{Channel, Fixture};
+use crate::support::{Channel, Fixture, message};
 
 fn client(member: &Fixture) -> AuthClient<Channel> {
     AuthClient::new(member.channel())
@@ -201,5 +201,5 @@ async fn a_snapshot_needs_root() {
     assert_eq!(status_of(&error), (Code::PermissionDenied, "etcdserver: permission denied"));
     let root = token(&member, "root").await;
     let mut sent = client.snapshot(with(&root, pb::SnapshotRequest {})).await.unwrap().into_inner();
-    assert!(sent.message().await.unwrap().is_some());
+    assert!(message(&mut sent).await.unwrap().is_some());
 }

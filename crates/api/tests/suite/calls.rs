@@ -12,6 +12,7 @@ use proto::etcdserverpb::{
     LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse, RangeStreamResponse,
 };
 use proto::v3lockpb::LockRequest;
+use testkit::waiting::yield_until_async;
 
 use crate::support::{Collected, Fixture, framed, post};
 
@@ -215,9 +216,7 @@ async fn a_dropped_call_counts_as_canceled() {
     let keys = RangeRequest { range_end: "jobs0".into(), count_only: true, ..range("jobs/") };
     let joined = async {
         let count = async || member.unary(RANGE, &keys).await.messages::<RangeResponse>()[0].count;
-        while count().await < 2 {
-            tokio::task::yield_now().await;
-        }
+        yield_until_async("two callers wait for the lock", async || count().await >= 2).await;
     };
     tokio::select! {
         _ = waits => panic!("another lease holds the lock"),

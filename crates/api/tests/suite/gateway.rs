@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::http::{Access, Config, Surface};
 use api::{Api, Body, Http};
@@ -19,8 +20,9 @@ use net::{Connection, RemoteAddr};
 use proto::etcdserverpb::PutRequest;
 use serde_json::{Value, json};
 use server::Server;
+use tokio::time::timeout;
 
-use crate::support::{Fixture, connection};
+use crate::support::{Fixture, connection, within};
 
 /// A member with a JSON gateway.
 struct Gateway {
@@ -41,13 +43,14 @@ impl Gateway {
     }
 
     async fn send(&self, request: Builder, body: impl Into<Bytes>) -> Response<Body> {
-        self.api.call(&connection(), request.body(Full::new(body.into())).unwrap()).await
+        let request = request.body(Full::new(body.into())).unwrap();
+        within("response headers", self.api.call(&connection(), request)).await
     }
 
     async fn post(&self, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
         let response = self.send(Request::post(path), body).await;
         let status = response.status().as_u16();
-        let text = response.into_body().collect().await.unwrap().to_bytes();
+        let text = within("a body", response.into_body().collect()).await.unwrap().to_bytes();
         (status, serde_json::from_slice(&text).unwrap())
     }
 
@@ -80,7 +83,8 @@ impl Lines {
                 self.text = rest.to_owned();
                 return Some(line);
             }
-            let piece = self.body.frame().await?.unwrap().into_data().unwrap();
+            let frame = within("a line", self.body.frame()).await?;
+            let piece = frame.unwrap().into_data().unwrap();
             self.text.push_str(std::str::from_utf8(&piece).unwrap());
         }
     }
@@ -152,8 +156,10 @@ async fn an_endless_body_times_out() {
         let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
         sender.send_data(Bytes::from(start)).await.unwrap();
         let request = Request::post(path).body(body).unwrap();
-        let response = gateway.api.call(&connection(), request).await;
-        assert_eq!(response.status(), 504, "{start}");
+        // Far above the timeout of the gateway, which is above the bound of other waits.
+        let hour = Duration::from_secs(3600);
+        let response = timeout(hour, gateway.api.call(&connection(), request)).await;
+        assert_eq!(response.expect("no response within an hour").status(), 504, "{start}");
         drop(sender);
     }
 }
@@ -191,7 +197,7 @@ async fn a_long_response_is_chunked() {
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(response.headers()["grpc-metadata-content-type"], "application/grpc");
     let (mut text, mut pieces) = (Vec::new(), 0);
-    while let Some(frame) = response.body_mut().frame().await {
+    while let Some(frame) = within("a chunk", response.body_mut().frame()).await {
         let piece = frame.unwrap().into_data().unwrap();
         assert!(piece.len() < (64 << 10) + 20_000, "{}", piece.len());
         text.extend_from_slice(&piece);
@@ -211,7 +217,7 @@ async fn a_watch_responds_line_by_line() {
     let (mut requests, body): OpenBody = Channel::new(4);
     requests.send_data(r#"{"create_request":{"key":"YQ=="}}"#.into()).await.unwrap();
     let request = Request::post("/v3/watch").body(body).unwrap();
-    let response = gateway.api.call(&connection(), request).await;
+    let response = within("response headers", gateway.api.call(&connection(), request)).await;
     assert_eq!(response.status(), 200);
     let mut lines = Lines::new(response);
     assert_eq!(lines.next().await.unwrap()["result"]["created"], true);

@@ -1,7 +1,6 @@
 //! HTTP endpoints of a real member.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::Http;
 use api::http::{Config, Surface};
@@ -11,17 +10,18 @@ use proto::etcdserverpb as pb;
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use server::Server;
+use testkit::waiting::yield_until;
 
 use crate::support::Fixture;
 
 fn endpoints(member: &Fixture) -> Http<Server> {
-    let registry = member.registry.clone();
+    let registry = member.registry().clone();
     Http::new(member.server().clone(), Config::default(), registry).unwrap()
 }
 
 async fn get(http: &Http<Server>, uri: &str) -> (u16, String) {
     let (head, ()) = Request::get(uri).body(()).unwrap().into_parts();
-    let response = http.call(Surface::Client, false, &head).await;
+    let response = http.call(Surface::Client, false, &head, b"").await;
     (response.status().as_u16(), String::from_utf8(response.body().to_vec()).unwrap())
 }
 
@@ -84,20 +84,20 @@ async fn metrics_include_the_members_own() {
     }
 }
 
-/// A stalled disk is noticed after a second.
+/// The first check waits for the write that is in progress, and fails when it has stalled.
 #[tokio::test]
 async fn a_member_with_a_stalled_disk_is_live_but_not_ready() {
     let disk = SimDisk::new(1);
     let member = Fixture::on(Arc::new(disk.clone()));
     member.server().linearizable().await.unwrap();
     let http = endpoints(&member);
-    disk.hang();
+    let hung = disk.hang();
     let mut client = KvClient::new(member.channel());
     let request = pb::PutRequest { key: "k".into(), ..pb::PutRequest::default() };
     let put = tokio::spawn(async move { client.put(request).await });
-    while get(&http, "/health").await.0 == 200 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let server = member.server();
+    yield_until("the write to the log has begun", || server.log_busy_for().is_some()).await;
+    assert_eq!(get(&http, "/health").await.0, 503);
     assert!(!put.is_finished(), "a write is not acknowledged before it is synced");
     let (status, body) = get(&http, "/readyz/linearizable_read").await;
     assert_eq!(status, 503);
@@ -105,7 +105,7 @@ async fn a_member_with_a_stalled_disk_is_live_but_not_ready() {
     assert_eq!(get(&http, "/health?serializable=true").await.0, 200);
     assert_eq!(get(&http, "/livez").await, ok("ok\n"));
 
-    disk.heal();
+    drop(hung);
     put.await.unwrap().unwrap();
     assert_eq!(get(&http, "/health").await.0, 200);
 }

@@ -11,7 +11,7 @@ use proto::etcdserverpb::{
 use rpc::etcdserverpb::kv_client::KvClient;
 use tonic::Code;
 
-use crate::support::{Channel, Fixture};
+use crate::support::{Channel, Fixture, message};
 
 fn client(member: &Fixture) -> KvClient<Channel> {
     KvClient::new(member.channel()).max_decoding_message_size(usize::MAX)
@@ -60,8 +60,8 @@ async fn keys_are_put_read_and_deleted() {
     let deleted = client.delete_range(delete).await.unwrap().into_inner();
     assert_eq!((deleted.deleted, deleted.header.unwrap().revision), (1, 4));
     assert_eq!(deleted.prev_kvs[0].value, "2");
-    let gone = client.range(range("a", "")).await.unwrap().into_inner();
-    assert_eq!((gone.count, gone.kvs), (0, vec![]));
+    let deleted = client.range(range("a", "")).await.unwrap().into_inner();
+    assert_eq!((deleted.count, deleted.kvs), (0, vec![]));
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn the_chunks_of_a_range_stream_equal_the_range() {
     let whole = client.range(range("k", "l")).await.unwrap().into_inner();
     let mut stream = client.range_stream(range("k", "l")).await.unwrap().into_inner();
     let mut pieces = Vec::new();
-    while let Some(piece) = stream.message().await.unwrap() {
+    while let Some(piece) = message(&mut stream).await.unwrap() {
         pieces.push(piece.range_response.unwrap());
     }
     let last = pieces.pop().unwrap();

@@ -9,7 +9,7 @@ use rpc::etcdserverpb::lease_client::LeaseClient;
 use tonic::Code;
 use tonic::codegen::tokio_stream;
 
-use crate::support::{Channel, Fixture};
+use crate::support::{Channel, Fixture, message};
 
 fn client(member: &Fixture) -> LeaseClient<Channel> {
     LeaseClient::new(member.channel())
@@ -34,8 +34,8 @@ async fn a_lease_is_granted_read_and_revoked() {
 
     let revoked = client.lease_revoke(LeaseRevokeRequest { id: 7 }).await.unwrap().into_inner();
     assert_eq!(revoked.header.unwrap().revision, 3, "its key is deleted");
-    let gone = client.lease_time_to_live(look).await.unwrap().into_inner();
-    assert_eq!((gone.ttl, gone.granted_ttl), (-1, 0));
+    let revoked = client.lease_time_to_live(look).await.unwrap().into_inner();
+    assert_eq!((revoked.ttl, revoked.granted_ttl), (-1, 0));
 }
 
 #[tokio::test]
@@ -65,12 +65,12 @@ async fn leases_are_renewed_until_the_client_half_closes() {
     let ids = [7, 8, 7].map(|id| LeaseKeepAliveRequest { id });
     let stream = client.lease_keep_alive(tokio_stream::iter(ids)).await.unwrap();
     let mut stream = stream.into_inner();
-    let mut kept = Vec::new();
-    while let Some(alive) = stream.message().await.unwrap() {
+    let mut renewed = Vec::new();
+    while let Some(alive) = message(&mut stream).await.unwrap() {
         assert_eq!(alive.header, Some(member.server().header(1)));
-        kept.push((alive.id, alive.ttl));
+        renewed.push((alive.id, alive.ttl));
     }
-    assert_eq!(kept, [(7, 100), (8, 0), (7, 100)], "an unknown lease has a TTL of zero");
+    assert_eq!(renewed, [(7, 100), (8, 0), (7, 100)], "an unknown lease has a TTL of zero");
     let handled = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="LeaseKeepAlive",grpc_service="etcdserverpb.Lease",grpc_type="bidi_stream"}"#;
     assert_eq!(member.metric(handled), Some(1.0));
     let received = r#"grpc_server_msg_received_total{grpc_method="LeaseKeepAlive",grpc_service="etcdserverpb.Lease",grpc_type="bidi_stream"}"#;

@@ -11,10 +11,11 @@ use rpc::etcdserverpb::lease_client::LeaseClient;
 use rpc::etcdserverpb::watch_client::WatchClient;
 use rpc::v3electionpb::election_client::ElectionClient;
 use rpc::v3lockpb::lock_client::LockClient;
+use testkit::waiting::{yield_until, yield_until_async};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status, Streaming};
 
-use crate::support::{Channel, Fixture};
+use crate::support::{Channel, Fixture, message};
 
 fn status_of(error: &Status) -> (Code, &str) {
     (error.code(), error.message())
@@ -59,8 +60,8 @@ impl PrefixEvents {
     /// Returns the kind and the key of the next event.
     async fn next(&mut self) -> (EventType, Bytes) {
         while self.events.is_empty() {
-            let response = self.responses.message().await.unwrap().unwrap();
-            self.events.extend(response.events);
+            let response = message(&mut self.responses).await;
+            self.events.extend(response.unwrap().unwrap().events);
         }
         let event = self.events.pop_front().unwrap();
         (event.r#type(), event.kv.unwrap().key)
@@ -122,9 +123,8 @@ async fn a_canceled_lock_request_leaves_no_key() {
     let second = lock(&member, "jobs", 2);
     assert_eq!(below.next().await, (EventType::Put, "jobs/2".into()));
     // A request that is canceled during its put leaves the key to its lease, so it must wait first.
-    while member.server().state().store.watchers() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let waits = || member.server().state().store.watchers() >= 2;
+    yield_until("the second request waits", waits).await;
     second.abort();
     assert_eq!(below.next().await, (EventType::Delete, "jobs/2".into()));
     assert!(first.await.unwrap().is_ok());
@@ -205,9 +205,9 @@ async fn leadership_passes_to_the_next_candidate() {
     let second = campaign(&member, 0xb, "two");
     below.next().await;
     assert_eq!(below.next().await, (EventType::Put, "e/b".into()));
-    let say = epb::ProclaimRequest { leader: Some(first.clone()), value: "still one".into() };
-    let said = client.proclaim(say.clone()).await.unwrap().into_inner();
-    assert_eq!(said.header, Some(member.server().header(4)));
+    let proclaim = epb::ProclaimRequest { leader: Some(first.clone()), value: "still one".into() };
+    let proclaimed = client.proclaim(proclaim.clone()).await.unwrap().into_inner();
+    assert_eq!(proclaimed.header, Some(member.server().header(4)));
     assert_eq!(leader(&mut client).await, ("e/a".into(), "still one".into()));
     // A second campaign with another value proclaims it.
     let again = campaign(&member, 0xa, "again one").await.unwrap().unwrap();
@@ -218,7 +218,7 @@ async fn leadership_passes_to_the_next_candidate() {
     let won = second.await.unwrap().unwrap();
     assert_eq!(won.leader.unwrap().key, "e/b");
     assert_eq!(leader(&mut client).await, ("e/b".into(), "two".into()));
-    let error = client.proclaim(say).await.unwrap_err();
+    let error = client.proclaim(proclaim).await.unwrap_err();
     assert_eq!(status_of(&error), (Code::Unknown, "election: not leader"));
 }
 
@@ -233,9 +233,8 @@ async fn a_canceled_campaign_withdraws_the_candidate() {
     assert_eq!(below.next().await, (EventType::Put, "e/a".into()));
     let second = campaign(&member, 0xb, "two");
     assert_eq!(below.next().await, (EventType::Put, "e/b".into()));
-    while member.server().state().store.watchers() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let waits = || member.server().state().store.watchers() >= 2;
+    yield_until("the second request waits", waits).await;
     second.abort();
     assert_eq!(below.next().await, (EventType::Delete, "e/b".into()));
 }
@@ -246,7 +245,7 @@ async fn observers_see_every_leader() {
     let mut client = ElectionClient::new(member.channel());
     let observe = || epb::LeaderRequest { name: "e".into() };
     let next = async |leaders: &mut Streaming<epb::LeaderResponse>| {
-        let response = leaders.message().await.unwrap().unwrap();
+        let response = message(leaders).await.unwrap().unwrap();
         let kv = response.kv.unwrap();
         (response.header.unwrap().revision, kv.key, kv.value)
     };
@@ -259,16 +258,17 @@ async fn observers_see_every_leader() {
     let mut leaders = leaders.unwrap().into_inner();
     let first = won.unwrap().unwrap().leader.unwrap();
     assert_eq!(next(&mut leaders).await, (2, "e/a".into(), "one".into()));
-    let say = epb::ProclaimRequest { leader: Some(first.clone()), value: "still one".into() };
-    client.proclaim(say).await.unwrap();
+    let proclaim = epb::ProclaimRequest { leader: Some(first.clone()), value: "still one".into() };
+    client.proclaim(proclaim).await.unwrap();
     assert_eq!(next(&mut leaders).await, (3, "e/a".into(), "still one".into()));
 
     let second = campaign(&member, 0xb, "two");
     let mut kv = KvClient::new(member.channel());
-    let stands = || pb::RangeRequest { key: "e/b".into(), ..Default::default() };
-    while kv.range(stands()).await.unwrap().into_inner().count == 0 {
-        tokio::task::yield_now().await;
-    }
+    let candidate = || pb::RangeRequest { key: "e/b".into(), ..Default::default() };
+    yield_until_async("the second candidate has registered", async || {
+        kv.range(candidate()).await.unwrap().into_inner().count > 0
+    })
+    .await;
     client.resign(epb::ResignRequest { leader: Some(first) }).await.unwrap();
     assert_eq!(next(&mut leaders).await, (5, "e/b".into(), "two".into()));
     second.await.unwrap().unwrap();

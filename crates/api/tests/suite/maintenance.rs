@@ -8,9 +8,10 @@ use proto::health::{HealthCheckRequest, HealthListRequest};
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::maintenance_client::MaintenanceClient;
 use rpc::health::health_client::HealthClient;
+use testkit::waiting::yield_until_async;
 use tonic::{Code, Status};
 
-use crate::support::{Channel, Fixture};
+use crate::support::{Channel, Fixture, message};
 
 fn client(member: &Fixture) -> MaintenanceClient<Channel> {
     MaintenanceClient::new(member.channel())
@@ -30,12 +31,16 @@ async fn put(member: &Fixture, key: &str, bytes: usize) {
 async fn status_describes_the_member() {
     let member = Fixture::start();
     put(&member, "a", 1).await;
-    let status = client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner();
     let server = member.server();
+    // The member commits entries of its own meanwhile: its name and the cluster version.
+    let committed_before = server.committed().0;
+    let status = client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner();
+    let committed = committed_before..=server.committed().0;
     assert_eq!(status.header, Some(server.header(2)));
-    assert_eq!(status.version, "3.7.1");
+    assert_eq!(status.version, types::ETCD_VERSION);
     assert_eq!(status.leader, server.local().0);
-    assert_eq!((status.raft_term, status.raft_index), (server.term().0, server.committed().0));
+    assert_eq!(status.raft_term, server.term().0);
+    assert!(committed.contains(&status.raft_index), "{status:?}, committed {committed:?}");
     assert!(status.db_size >= status.db_size_in_use && status.db_size_in_use > 0);
     assert_eq!(status.db_size_quota, 2 << 30);
     assert_eq!(status.downgrade_info, Some(pb::DowngradeInfo::default()));
@@ -88,17 +93,17 @@ async fn hashes_carry_their_revision() {
 async fn a_snapshot_is_the_database_and_its_hash() {
     let member = Fixture::start();
     // A new member sets the cluster version, and with it the storage version, soon after its start.
-    while client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner().storage_version
-        != "3.7.0"
-    {
-        tokio::task::yield_now().await;
-    }
+    yield_until_async("the storage version is set", async || {
+        let status = client(&member).status(pb::StatusRequest {}).await.unwrap().into_inner();
+        status.storage_version == "3.7.0"
+    })
+    .await;
     for key in 0..20 {
         put(&member, &format!("key{key}"), 10_000).await;
     }
     let mut stream = client(&member).snapshot(pb::SnapshotRequest {}).await.unwrap().into_inner();
     let (mut file, mut last) = (Vec::new(), None::<pb::SnapshotResponse>);
-    while let Some(piece) = stream.message().await.unwrap() {
+    while let Some(piece) = message(&mut stream).await.unwrap() {
         assert_eq!((&piece.header, piece.version.as_str()), (&None, "3.7.0"));
         if let Some(before) = last.replace(piece) {
             assert!(before.blob.len() == 32 << 10 || before.remaining_bytes == 0);
@@ -135,9 +140,7 @@ async fn the_number_of_unread_snapshots_is_bounded() {
     assert_eq!(status_of(&refused), (Code::ResourceExhausted, "too many snapshots are being sent"));
     // Dropped snapshots make room for others as soon as their threads notice.
     drop(unread);
-    while begin().await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    yield_until_async("a snapshot is accepted", async || begin().await.is_ok()).await;
 }
 
 /// The most snapshots that are sent at once.
@@ -191,11 +194,11 @@ async fn only_the_health_of_all_services_is_known() {
     assert_eq!(all.statuses.keys().collect::<Vec<_>>(), [""]);
 
     let mut changes = health.watch(of("")).await.unwrap().into_inner();
-    assert_eq!(changes.message().await.unwrap().unwrap().status, serving);
+    assert_eq!(message(&mut changes).await.unwrap().unwrap().status, serving);
     let mut maintenance = client(&member);
     let done = tokio::spawn(async move { maintenance.defragment(pb::DefragmentRequest {}).await });
     let not_serving = i32::from(ServingStatus::NotServing);
-    assert_eq!(changes.message().await.unwrap().unwrap().status, not_serving);
-    assert_eq!(changes.message().await.unwrap().unwrap().status, serving);
+    assert_eq!(message(&mut changes).await.unwrap().unwrap().status, not_serving);
+    assert_eq!(message(&mut changes).await.unwrap().unwrap().status, serving);
     done.await.unwrap().unwrap();
 }

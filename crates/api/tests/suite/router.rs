@@ -30,7 +30,7 @@ async fn is_grpc(member: &Fixture, http: &Arc<Http<Server>>, case: Case) -> bool
 }
 
 #[tokio::test]
-async fn grpc_and_http_are_told_apart_as_in_etcd() {
+async fn grpc_and_http_are_distinguished_as_in_etcd() {
     let member = Fixture::start();
     let registry = prometheus::Registry::new();
     let http = Http::new(member.server().clone(), Config::default(), registry).unwrap();
@@ -61,7 +61,7 @@ async fn with_tls_invalid_calls_are_refused_with_an_error_page() {
     let response_to = async |surface, tls, method: &str, path: &str| {
         let api = Api::new(surface, member.grpc.clone(), Arc::clone(&http));
         let request = Request::builder().method(method).uri(path).version(Version::HTTP_2);
-        let request = request.header("content-type", "application/grpc");
+        let request = request.header("host", "a").header("content-type", "application/grpc");
         let request = request.body(Full::<Bytes>::default()).unwrap();
         let response = api.call(&Connection::new(RemoteAddr::Unix, tls), request).await;
         let grpc = response.headers().get("grpc-message");

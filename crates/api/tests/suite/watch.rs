@@ -17,11 +17,12 @@ use proto::mvccpb::event::EventType;
 use rpc::etcdserverpb::auth_client::AuthClient;
 use rpc::etcdserverpb::kv_client::KvClient;
 use rpc::etcdserverpb::watch_client::WatchClient;
+use testkit::waiting::{yield_until, yield_until_async};
 use tokio::sync::{Notify, mpsc};
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
-use crate::support::Fixture;
+use crate::support::{Fixture, message, within};
 
 /// A watch stream of a client.
 struct Watch {
@@ -59,7 +60,7 @@ impl Watch {
     }
 
     async fn next(&mut self) -> WatchResponse {
-        self.responses.message().await.unwrap().unwrap()
+        message(&mut self.responses).await.unwrap().unwrap()
     }
 }
 
@@ -230,19 +231,21 @@ async fn a_request_may_arrive_together_with_progress_notifications() {
         let waker = Waker::from(Arc::clone(&woken));
         let waits = pin!(watch.next()).poll(&mut Context::from_waker(&waker)).is_pending();
         if waits {
-            woken.0.notified().await;
+            within("the stream to be woken", woken.0.notified()).await;
         }
         watch.send(RequestUnion::ProgressRequest(WatchProgressRequest {})).await;
-        while watch.next().await.watch_id != -1 {}
+        yield_until_async("the progress response arrives", async || {
+            watch.next().await.watch_id == -1
+        })
+        .await;
     }
 }
 
 /// Receives the next response so slowly that the member always has more to send.
 async fn next_slowly(watch: &mut Watch, member: &Fixture) -> WatchResponse {
     let state = member.server().state();
-    while state.store.pending_events() == 0 && state.store.slow_watchers() > 0 {
-        tokio::task::yield_now().await;
-    }
+    let has_more = || state.store.pending_events() > 0 || state.store.slow_watchers() == 0;
+    yield_until("the member has more to send", has_more).await;
     watch.next().await
 }
 
@@ -315,7 +318,7 @@ async fn streams_end_when_the_member_stops() {
     watch.create(key("a")).await;
     assert!(watch.next().await.created);
     member.grpc.close();
-    let end = watch.responses.message().await.unwrap_err();
+    let end = message(&mut watch.responses).await.unwrap_err();
     assert_eq!((end.code(), end.message()), (Code::Unavailable, "etcdserver: server stopped"));
     let later = Watch::open_with(&member, None).await.map(|_| ()).unwrap_err();
     assert_eq!(later.code(), Code::Unavailable);
@@ -326,7 +329,8 @@ async fn an_unread_stream_loses_its_watchers_at_its_end() {
     let member = Fixture::start();
     put(&member, "a", &"v".repeat(1 << 20)).await;
     let state = member.server().state();
-    for ends in ["20m", "1H"] {
+    // A second suffices for the watch to be created, also on a busy machine.
+    for ends in ["1S", "1H"] {
         let mut watch = Watch::open_with(&member, Some(("grpc-timeout", ends))).await.unwrap();
         watch.create(WatchCreateRequest { start_revision: 1, ..key("a") }).await;
         assert!(watch.next().await.created);
@@ -335,21 +339,14 @@ async fn an_unread_stream_loses_its_watchers_at_its_end() {
             assert_eq!(state.store.watch_streams(), 1);
             member.grpc.close();
         }
-        while state.store.watch_streams() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let is_closed = || state.store.watch_streams() == 0;
+        yield_until("the stream is closed", is_closed).await;
     }
 }
 
 #[tokio::test]
 async fn a_stream_that_needs_a_leader_is_refused_without_one() {
-    // The member cannot be elected, because the other one never starts.
-    let alone_of_two = |config: &mut server::ServerConfig| {
-        let url = "http://localhost:2480".to_owned();
-        config.initial_cluster.insert("other".to_owned(), vec![url]);
-        config.heartbeat = Duration::from_millis(1);
-    };
-    let member = Fixture::with(alone_of_two, GrpcConfig::default());
+    let member = Fixture::without_leader();
     let refused = Watch::open_with(&member, Some(("hasleader", "true"))).await;
     let refused = refused.map(|_| ()).unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unavailable, "etcdserver: no leader"));

@@ -90,13 +90,8 @@ impl<'t> ParsedToken<'t> {
     pub(crate) fn info(&self) -> Option<AuthInfo> {
         let username = self.claims.get("username")?.as_str()?.to_owned();
         // Compat: etcd reads all numbers as floats, so revisions past 2^53 are rounded.
-        let revision = self.claims.get("revision")?.as_f64()?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "saturates: revision 0 is refused, and u64::MAX is never reached"
-        )]
-        Some(AuthInfo { username, revision: revision as u64 })
+        let revision = go_uint64(self.claims.get("revision")?.as_f64()?);
+        Some(AuthInfo { username, revision })
     }
 
     /// Returns a date in whole seconds: `Some(None)` if it is missing or zero, `None` if it is not
@@ -106,6 +101,19 @@ impl<'t> ParsedToken<'t> {
         let seconds = value.as_f64()?;
         (seconds.abs() < SECONDS_MAX).then(|| (seconds != 0.0).then(|| seconds.floor()))
     }
+}
+
+/// Converts a number to an unsigned one, as etcd does: a negative one wraps around.
+///
+/// Compat: as in etcd, a token with a negative revision is newer than any revision, and a read with
+/// it fails with "revision of auth store is old". Only a holder of the key can sign one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "drops the fraction, and saturates beyond 64 bits"
+)]
+fn go_uint64(number: f64) -> u64 {
+    if number < 0.0 { (number as i64).cast_unsigned() } else { number as u64 }
 }
 
 /// Encodes header and claims: the signed text of a token.
@@ -127,4 +135,28 @@ fn encode(part: &impl Serialize) -> Option<String> {
 
 fn object(part: &str) -> Option<Map<String, Value>> {
     serde_json::from_slice(&URL.decode(part).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(claim: &str) -> Option<u64> {
+        let claims = format!(r#"{{"exp":1700000000,"revision":{claim},"username":"alice"}}"#);
+        let token = format!("{}.{}.", URL.encode(r#"{"alg":"HS256"}"#), URL.encode(claims));
+        Some(ParsedToken::parse(&token)?.info()?.revision)
+    }
+
+    /// With etcd on amd64, tokens with these revisions were sent: 0 is refused as an empty user
+    /// name, and the large ones pass as newer than the auth store.
+    #[test]
+    fn a_negative_revision_wraps_around() {
+        assert_eq!(revision("-1"), Some(u64::MAX));
+        assert_eq!(revision("-5.9"), Some(u64::MAX - 4));
+        assert_eq!(revision("-1e30"), Some(1 << 63));
+        assert_eq!(revision("1e30"), Some(u64::MAX));
+        assert_eq!([revision("-0.5"), revision("0.7"), revision("0")], [Some(0); 3]);
+        assert_eq!(revision("7"), Some(7));
+        assert_eq!([revision("1e400"), revision("\"7\"")], [None; 2]);
+    }
 }

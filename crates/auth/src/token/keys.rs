@@ -38,8 +38,8 @@ impl Keys {
     }
 
     fn read_pair(kind: PairKind, options: &JwtOptions) -> Result<Keys, OptionsError> {
-        let signer = given(&options.private_key).map(|file| kind.signer(file)).transpose()?;
-        let public = given(&options.public_key).map(|file| kind.public(file)).transpose()?;
+        let signer = non_empty(&options.private_key).map(|file| kind.signer(file)).transpose()?;
+        let public = non_empty(&options.public_key).map(|file| kind.public(file)).transpose()?;
         match (signer, public) {
             (None, None) => Err(OptionsError::MissingKey),
             (None, Some(public)) => Ok(Keys::PublicOnly(public)),
@@ -158,16 +158,16 @@ impl PairKind {
 
 /// Takes all bytes of a file as the secret. A public key file is ignored: a secret has none.
 fn secret(algorithm: hmac::Algorithm, file: &[u8]) -> Result<Keys, OptionsError> {
-    let secret = given(file).ok_or(OptionsError::MissingKey)?;
+    let secret = non_empty(file).ok_or(OptionsError::MissingKey)?;
     Ok(Keys::Secret(Box::new(hmac::Key::new(algorithm, secret))))
 }
 
-fn given(file: &[u8]) -> Option<&[u8]> {
+fn non_empty(file: &[u8]) -> Option<&[u8]> {
     (!file.is_empty()).then_some(file)
 }
 
 /// Returns whether a public key verifies the signatures of a private key.
 fn are_pair(signer: &Signer, public: &ParsedPublicKey) -> bool {
-    const PROBE: &[u8] = b"are you my other half?";
+    const PROBE: &[u8] = b"key pair check";
     signer.sign(PROBE).is_some_and(|signature| public.verify_sig(PROBE, &signature).is_ok())
 }

@@ -58,14 +58,19 @@ impl JwtOptions {
                 tracing::warn!(name, "unknown JWT option");
             }
         }
-        let given = |name| options.get(name).copied().unwrap_or_default();
-        let ttl = match given(TTL) {
+        let value_of = |name| options.get(name).copied().unwrap_or_default();
+        let ttl = match value_of(TTL) {
             "" => TTL_DEFAULT,
             text => GoDuration::parse(text).map_err(|_| invalid_duration(text))?.nanos(),
         };
-        let public_key = read_key(given(PUBLIC_KEY), &mut read)?;
-        let private_key = read_key(given(PRIVATE_KEY), &mut read)?;
-        Ok(JwtOptions { method: Method::named(given(SIGN_METHOD))?, public_key, private_key, ttl })
+        let public_key = read_key(value_of(PUBLIC_KEY), &mut read)?;
+        let private_key = read_key(value_of(PRIVATE_KEY), &mut read)?;
+        Ok(JwtOptions {
+            method: Method::named(value_of(SIGN_METHOD))?,
+            public_key,
+            private_key,
+            ttl,
+        })
     }
 }
 

@@ -14,7 +14,7 @@
 //! | `range a end=c`, `delete a end=c prev-kv`, `lease-revoke 7` | checked only |
 //! | `put a lease=7 prev-kv` | checked only |
 //! | `txn` | checked only; the input has the compares (`if`) and operations (`then`, `else`) |
-//! | `lease 7 keys=(a, b)` | tells the lessor's keys of a lease |
+//! | `lease 7 keys=(a, b)` | sets the keys of a lease in the lessor |
 //! | `authenticate alice index=5`, `token alice.5` | assigns a token; finds its user |
 
 use std::collections::BTreeMap;

@@ -38,7 +38,7 @@ fn every_change_except_enable_increments_the_revision() {
     fixture.user_grant_role("root", "root").unwrap();
     assert_eq!(advanced(), 1);
     fixture.user_grant_role("root", "root").unwrap();
-    assert_eq!(advanced(), 0, "she holds it already");
+    assert_eq!(advanced(), 0, "the user has the role already");
     fixture.apply(AuthStore::enable).unwrap();
     fixture.apply(AuthStore::enable).unwrap();
     assert_eq!(advanced(), 0);

@@ -31,9 +31,9 @@ const TEXT_MAX: usize = 64;
 /// A minor version: `3.7.0` is 3.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// 3 in 3.7.1.
+    /// 3 in 3.7.0.
     pub major: u32,
-    /// 7 in 3.7.1.
+    /// 7 in 3.7.0.
     pub minor: u32,
 }
 
@@ -44,7 +44,7 @@ impl Version {
         Version { major, minor }
     }
 
-    /// Parses `3.7.1` or `3.7.1-rc.0+abc`. Returns `None` for another format.
+    /// Parses `3.7.2` or `3.7.0-rc.0+abc`. Returns `None` for another format.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Version> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= TEXT_MAX)?;
@@ -55,7 +55,7 @@ impl Version {
     }
 
     /// Returns the version one minor step closer to `target`.
-    fn toward(self, target: Version) -> Version {
+    fn step_toward(self, target: Version) -> Version {
         let minor = if self.minor < target.minor { self.minor + 1 } else { self.minor - 1 };
         Version { minor, ..self }
     }
@@ -177,7 +177,7 @@ fn plan(current: Version, target: Version) -> Result<Vec<Version>, PlanError> {
     }
     let (mut steps, mut at) = (Vec::new(), current);
     while at != target {
-        let next = at.toward(target);
+        let next = at.step_toward(target);
         // The change of a step belongs to the newer of its two versions.
         let newer = at.max(next);
         if newer.major != FIRST.major || !(FIRST.minor..=CURRENT.minor).contains(&newer.minor) {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn versions_are_parsed_and_formatted() {
-        for text in ["3.7.0", "3.7.1", "3.7.0-rc.1", "3.7.0+git", "3.7.0-alpha.0+x.y"] {
+        for text in ["3.7.0", "3.7.2", "3.7.0-rc.1", "3.7.0+git", "3.7.0-alpha.0+x.y"] {
             assert_eq!(Version::parse(text.as_bytes()), Some(V3_7), "{text}");
         }
         for text in ["", "3", "3.7", "3.7.x", "3.7.0.1", "v3.7.0", "+3.7.0", "-3.7.0", "3..0"] {

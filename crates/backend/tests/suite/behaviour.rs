@@ -51,7 +51,7 @@ fn an_empty_transaction_gets_no_new_number() {
 #[test]
 fn the_observer_is_called_after_every_commit() {
     let db = Fixture::new(config());
-    let (sender, heard) = std::sync::mpsc::channel();
+    let (sender, reports) = std::sync::mpsc::channel();
     db.backend.observe_commits(Box::new(move |commit| sender.send(*commit).unwrap()));
     db.backend.observe_commits(Box::new(|_| panic!("a second observer must not be called")));
     db.put(B, "a", "1");
@@ -61,7 +61,7 @@ fn the_observer_is_called_after_every_commit() {
     db.backend.force_commit().unwrap();
     let forced = db.backend.stats().last.unwrap();
     drop(db);
-    assert_eq!(heard.iter().collect::<Vec<_>>(), [turned, forced]);
+    assert_eq!(reports.iter().collect::<Vec<_>>(), [turned, forced]);
 }
 
 #[test]
@@ -192,6 +192,19 @@ fn decreasing_the_applied_index_in_a_later_transaction_panics() {
     let mut tx = db.backend.begin();
     assert_eq!(tx.applied(), (Index(5), Term(1)));
     tx.set_applied(Index(4), Term(1));
+}
+
+#[test]
+fn the_applied_index_advances_only_for_new_entries() {
+    let db = Fixture::new(config());
+    let mut tx = db.backend.begin();
+    assert!(tx.advance_applied(Index(5), Term(1)));
+    assert!(!tx.advance_applied(Index(5), Term(2)), "the same entry");
+    assert!(!tx.advance_applied(Index(4), Term(2)), "an earlier entry");
+    assert_eq!(tx.applied(), (Index(5), Term(1)));
+    assert!(tx.advance_applied(Index(6), Term(2)));
+    tx.commit().unwrap();
+    assert_eq!(meta::applied(&db.backend.view()).unwrap(), (Index(6), Term(2)));
 }
 
 #[test]

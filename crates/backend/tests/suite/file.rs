@@ -7,6 +7,7 @@ use std::time::Duration;
 use backend::schema::{Bucket, ignored_by_hash, meta};
 use backend::{Backend, CloseError, CommitError, OpenError, ScrubThread, Scrubber, View};
 use env::{Create, Disk as _, Open, SimClock, SimDisk};
+use testkit::waiting::{step_until, wait_until};
 use types::{Index, Term};
 
 use crate::{Fixture, config, line};
@@ -174,7 +175,7 @@ fn a_scrub_detects_a_flipped_bit() {
     disk.flip_bit("db", at * 8);
     let db = Fixture::on(disk, config());
     let mut scrub = db.backend.scrub().unwrap();
-    while scrub.step(10) {}
+    step_until("the scrub is finished", || !scrub.step(10));
     assert_eq!(scrub.report().corrupt.len(), 1, "{:?}", scrub.report());
 }
 
@@ -231,9 +232,7 @@ fn the_scrub_thread_verifies_pages() {
     disk.flip_bit("db", at * 8);
     let db = Fixture::on(disk, config());
     let thread = ScrubThread::spawn(&db.backend, 10, Duration::from_millis(1)).unwrap();
-    while db.backend.stats().scrubs < 2 {
-        std::thread::yield_now();
-    }
+    wait_until("all pages are scrubbed twice", || db.backend.stats().scrubs >= 2);
     thread.stop();
     assert_eq!(db.backend.stats().corrupt_pages, 1);
 }

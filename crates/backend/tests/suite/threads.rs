@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use backend::schema::{Bucket, meta};
 use backend::{Backend, CommitError, CommitThread, Config, Read as _};
 use env::{Fault, OsClock, OsDisk, SimDisk};
+use testkit::waiting::{SetOnDrop, TIMEOUT, wait_until};
 use types::{Index, Term};
 
 use crate::config;
@@ -34,7 +36,7 @@ fn write(backend: &Backend) {
 }
 
 /// Takes views until stopped, and asserts that they show complete transactions and never go back.
-fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
+fn read(backend: &Backend, stop: &AtomicBool, reads: &AtomicU64) {
     let mut last = 0;
     while !stop.load(Ordering::Relaxed) {
         let view = backend.view();
@@ -48,7 +50,7 @@ fn read(backend: &Backend, stop: &AtomicBool, looks: &AtomicU64) {
         let newest = view.get(Bucket::Key, &n.to_be_bytes()).unwrap();
         assert_eq!(newest.is_some(), n > 0);
         assert!(view.get(Bucket::Key, &(n + 1).to_be_bytes()).unwrap().is_none());
-        looks.fetch_add(1, Ordering::Relaxed);
+        reads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -58,16 +60,14 @@ fn readers_see_complete_transactions_while_a_thread_commits() {
     let config = Config { batch_ops: 100, pending_bytes_max: 100_000, ..config() };
     let backend = open(&folder, config.clone());
     let thread = CommitThread::spawn(&backend).unwrap();
-    let (stop, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| read(&backend, &stop, &looks));
+            scope.spawn(|| read(&backend, &stop, &reads));
         }
+        let _stop = SetOnDrop(&stop);
         write(&backend);
-        while looks.load(Ordering::Relaxed) < 10 {
-            std::thread::yield_now();
-        }
-        stop.store(true, Ordering::Relaxed);
+        wait_until("10 views are read", || reads.load(Ordering::Relaxed) >= 10);
     });
     assert!(backend.stats().commits > 1, "the thread commits in the background");
     thread.stop().unwrap();
@@ -114,9 +114,9 @@ fn defragmentation_runs_concurrently_with_reads_and_writes() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(&folder, Config { batch_ops: 100, ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
-    let (stop, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| read(&backend, &stop, &looks));
+        scope.spawn(|| read(&backend, &stop, &reads));
         let defragmenting = scope.spawn(|| {
             for _ in 0..3 {
                 backend.defragment().unwrap();
@@ -163,7 +163,7 @@ fn assert_reported(
     let failed = move |error: &CommitError| sender.send(error.to_string()).unwrap();
     let thread = CommitThread::spawn_with_callback(&backend, failed).unwrap();
     fail(&backend);
-    let error = receiver.recv().unwrap();
+    let error = receiver.recv_timeout(TIMEOUT).expect("the callback is called");
     assert_eq!(
         thread.stop().unwrap_err().to_string(),
         error,
@@ -211,5 +211,5 @@ fn the_callback_does_not_run_after_a_stop() {
         CommitThread::spawn_with_callback(&backend, move |_| sender.send(()).unwrap()).unwrap();
     backend.create_buckets(&[Bucket::Key]).unwrap();
     thread.stop().unwrap();
-    assert!(receiver.recv().is_err());
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected), "the callback ran");
 }

@@ -53,7 +53,8 @@ impl CopyTarget {
         let file_len = file.len().map_err(failed("stat"))?;
         let map = open::map(&*file, file_len).map_err(failed("map"))?;
         let state = CommittedState { meta, map, file, path: path.into(), free_pages: 0 };
-        let options = Options { page_size, ..from.options().clone() };
+        // Not locked in memory before it takes the place of the other.
+        let options = Options { page_size, mlock: false, ..from.options().clone() };
         let checksums = from.checksums.as_ref().map(|_| Checksums::default());
         let disk = Arc::clone(&from.disk);
         let parts = DbParts {

@@ -71,7 +71,7 @@ pub enum DefragError {
     Ended,
     /// The rename may be undone by a power cut, so the database refuses writes until it is
     /// reopened.
-    #[error("{}: the new file is in addr, but its name may not be durable: {error}; reopen the database", path.display())]
+    #[error("{}: the new file is in place, but its name may not be durable: {error}; reopen the database", path.display())]
     RenameNotDurable {
         /// The database.
         path: PathBuf,

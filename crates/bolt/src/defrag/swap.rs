@@ -1,4 +1,4 @@
-//! Replacing the old file with the copy, and keeping the old file until its readers are gone.
+//! Replacing the old file with the copy, and keeping the old file until its readers are dropped.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};

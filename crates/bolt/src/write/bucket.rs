@@ -2,7 +2,7 @@
 
 use crate::bucket::{Bucket, BucketHeader};
 use crate::cursor::Cursor;
-use crate::error::{CorruptPage, Error};
+use crate::error::{CorruptPage, Error, PutError};
 use crate::freelist::Run;
 use crate::node::{Child, KeyRef, LeafEntry, Node};
 use crate::page::Page;
@@ -54,14 +54,7 @@ impl<'t> BucketMut<'t> {
 
     /// Sets the value of a key.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        match key.len() {
-            0 => return Err(Error::KeyRequired),
-            KEY_MAX.. if key.len() > KEY_MAX => return Err(Error::KeyTooLarge),
-            _ => {}
-        }
-        if value.len() > VALUE_MAX {
-            return Err(Error::ValueTooLarge);
-        }
+        PutError::check(key, value)?;
         self.set(key, value, false)
     }
 
@@ -88,7 +81,7 @@ impl<'t> BucketMut<'t> {
             return Err(Error::BucketNameRequired);
         }
         if name.len() > KEY_MAX {
-            return Err(Error::KeyTooLarge);
+            return Err(PutError::KeyTooLarge.into());
         }
         match self.read().tree.get(name)? {
             Some(found) if found.is_bucket => return Err(Error::BucketExists),

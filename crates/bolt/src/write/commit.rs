@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bucket::BucketHeader;
 use crate::db::Writer;
@@ -25,27 +26,67 @@ const BUFFER_KEPT: usize = 32 << 20;
 /// A failed disk operation: its name and error.
 type DiskFailure = (&'static str, io::Error);
 
+/// Durations of the phases of a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitPhases {
+    /// Merging pages that have become small.
+    pub rebalance: Duration,
+    /// Cutting changed nodes into pages.
+    pub spill: Duration,
+    /// Writing and syncing pages and meta page.
+    pub write: Duration,
+}
+
+/// Measures the phases of a commit.
+struct Stopwatch<'a> {
+    now: &'a dyn Fn() -> Duration,
+    phases: CommitPhases,
+}
+
+impl Stopwatch<'_> {
+    /// Runs `work` and adds its duration to a phase.
+    fn time<T>(
+        &mut self,
+        phase: fn(&mut CommitPhases) -> &mut Duration,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let started = (self.now)();
+        let done = work();
+        *phase(&mut self.phases) += (self.now)().saturating_sub(started);
+        done
+    }
+}
+
 impl WriteTx<'_> {
     /// Makes the changes durable and visible to readers. Returns the txid.
     ///
     /// After an error the content of the disk is unknown, and the database refuses transactions
     /// until it is reopened. Writes nothing if nothing changed.
-    pub fn commit(mut self) -> Result<u64, CommitError> {
-        let outcome = self.try_commit();
+    pub fn commit(self) -> Result<u64, CommitError> {
+        self.commit_timed(&|| Duration::ZERO).map(|(txid, _)| txid)
+    }
+
+    /// Commits as [`WriteTx::commit`] does, and measures the phases by a monotonic clock.
+    pub fn commit_timed(
+        mut self,
+        now: &dyn Fn() -> Duration,
+    ) -> Result<(u64, CommitPhases), CommitError> {
+        let mut stopwatch = Stopwatch { now, phases: CommitPhases::default() };
+        let outcome = self.try_commit(&mut stopwatch);
         if let Err(error) = &outcome {
             self.writer.poison(error);
         }
-        outcome
+        outcome.map(|txid| (txid, stopwatch.phases))
     }
 
-    fn try_commit(&mut self) -> Result<u64, CommitError> {
+    fn try_commit(&mut self, stopwatch: &mut Stopwatch<'_>) -> Result<u64, CommitError> {
         let writer = &mut *self.writer;
         let old = Arc::clone(&self.work.state);
         writer.release_pages(old.meta.txid);
         let buffer = std::mem::take(&mut writer.buffer);
         let mut output =
             PageOutput::new(old.meta.page_size, old.meta.high_water, &mut writer.freelist, buffer);
-        let Some(root) = write_root(&mut self.work, &mut self.root, &mut output)? else {
+        let Some(root) = write_root(&mut self.work, &mut self.root, &mut output, stopwatch)? else {
             writer.buffer = output.bytes;
             return Ok(old.meta.txid);
         };
@@ -63,7 +104,9 @@ impl WriteTx<'_> {
             ..old.meta
         };
         let (bytes, runs) = (output.bytes, output.runs);
-        let written = writer.write(&meta, &bytes, &runs, self.db.options().grow_bytes);
+        let grow_bytes = self.db.options().grow_bytes;
+        let written = stopwatch
+            .time(|phases| &mut phases.write, || writer.write(&meta, &bytes, &runs, grow_bytes));
         written.map_err(|(action, source)| self.db.commit_error(action, source))?;
         if let Some(checksums) = &self.db.checksums {
             checksums.note(&runs, &bytes, meta.page_size);
@@ -94,13 +137,14 @@ fn write_root(
     work: &mut TxWork,
     root: &mut OpenBucket,
     output: &mut PageOutput<'_>,
+    stopwatch: &mut Stopwatch<'_>,
 ) -> Result<Option<u64>, CorruptPage> {
-    write_inner(work, root, output)?;
+    write_inner(work, root, output, stopwatch)?;
     if !root.changed {
         return Ok(None);
     }
-    rebalance(work, &mut root.root)?;
-    Ok(Some(write_tree(work, root, output)))
+    stopwatch.time(|phases| &mut phases.rebalance, || rebalance(work, &mut root.root))?;
+    Ok(Some(stopwatch.time(|phases| &mut phases.spill, || write_tree(work, root, output))))
 }
 
 /// Writes the nested buckets, and their new elements into the parent.
@@ -108,20 +152,22 @@ fn write_inner(
     work: &mut TxWork,
     bucket: &mut OpenBucket,
     output: &mut PageOutput<'_>,
+    stopwatch: &mut Stopwatch<'_>,
 ) -> Result<(), CorruptPage> {
     for (name, mut inner) in std::mem::take(&mut bucket.open) {
-        write_inner(work, &mut inner, output)?;
+        write_inner(work, &mut inner, output, stopwatch)?;
         if !inner.changed {
             continue;
         }
-        rebalance(work, &mut inner.root)?;
+        stopwatch.time(|phases| &mut phases.rebalance, || rebalance(work, &mut inner.root))?;
         let value = match inline(&inner.root, inner.sequence, output.page_size, work.bytes()) {
             Some(value) => {
                 free_root(work, &inner);
                 value
             }
             None => {
-                let root = write_tree(work, &mut inner, output);
+                let spill = || write_tree(work, &mut inner, output);
+                let root = stopwatch.time(|phases| &mut phases.spill, spill);
                 BucketHeader { root, sequence: inner.sequence }.encode().to_vec()
             }
         };

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
 pub use bucket::{BucketMut, KEY_MAX, NESTING_MAX, VALUE_MAX};
+pub use commit::CommitPhases;
 
 use crate::bucket::Bucket;
 use crate::db::{Db, Writer};

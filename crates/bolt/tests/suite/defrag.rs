@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bolt::{Db, DefragError, OpenError, Options, SWAP_BYTES_MAX, SWAP_CHANGES_MAX};
 use env::{Create, Disk as _, Fault, Lock, Locking, Open, OsClock, OsDisk, SimClock, SimDisk};
+use testkit::waiting::step_until;
 
 use crate::support::contents::Contents;
 use crate::support::image::Image;
@@ -179,7 +180,7 @@ fn defragmentations_of_a_database_and_its_replacement_do_not_interfere() {
     let mut defrag = new.begin_defragment().unwrap();
     drop(given_up);
     assert!(disk.contents(UNFINISHED).is_some());
-    while defrag.turn(&clock).unwrap().is_none() {}
+    step_until("the defragmentation is done", || defrag.turn(&clock).unwrap().is_some());
 }
 
 /// A replaced database may still be filling the temporary file.

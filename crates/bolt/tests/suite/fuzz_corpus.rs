@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus: each input reaches code that no other does.
+//! Replays the seeds of the fuzz target `bolt_file`: each input reaches code that no other does.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use crate::exercise::exercise;
 
 #[test]
 fn the_corpus_causes_no_panic() {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/open_walk"].iter().collect();
+    let folder: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/bolt_file"].iter().collect();
     let mut inputs: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     inputs.sort();

@@ -21,7 +21,6 @@ mod crash;
 mod defrag;
 #[path = "../../examples/bolt_tool/dump.rs"]
 mod dump;
-#[path = "../../fuzz/src/exercise.rs"]
 mod exercise;
 mod faults;
 mod files;

@@ -2,6 +2,7 @@
 
 use bolt::{Db, DefragError, Options, SWAP_CHANGES_MAX, Snapshot};
 use env::{Disk, Fault, SeededRandom, SimClock, SimDisk};
+use testkit::waiting::{STEPS_MAX, step_until, wait_until};
 
 use crate::support::contents::Contents;
 use crate::support::ops::Workload;
@@ -47,10 +48,14 @@ fn concurrent_commits_are_in_the_new_file() {
                 assert!(commit(&db, &mut model, &mut workload));
             }
             held.push((db.snapshot(), model.clone()));
-            while defrag.turn(&SimClock::default()).unwrap().is_none() {
-                held.push((db.snapshot(), model.clone()));
-                assert!(commit(&db, &mut model, &mut workload));
-            }
+            step_until("the defragmentation is done", || {
+                let is_done = defrag.turn(&SimClock::default()).unwrap().is_some();
+                if !is_done {
+                    held.push((db.snapshot(), model.clone()));
+                    assert!(commit(&db, &mut model, &mut workload));
+                }
+                is_done
+            });
             drop(defrag);
             verify_size(&db.snapshot(), &model, &disk.contents(FILE).unwrap());
             assert!(commit(&db, &mut model, &mut workload));
@@ -145,8 +150,11 @@ fn defragment_until_failure(
     let mut now = commit(&db)?;
     for _ in 0..2 {
         let mut defrag = db.begin_defragment().map_err(|_| failed(&now))?;
+        let mut turns = 0;
         while defrag.turn(&SimClock::default()).map_err(|_| failed(&now))?.is_none() {
             now = commit(&db)?;
+            turns += 1;
+            assert!(turns < STEPS_MAX, "the defragmentation is not done after {turns} turns");
         }
         drop(defrag);
         now = commit(&db)?;
@@ -248,9 +256,10 @@ fn threads_read_and_write_during_defragmentation() {
         let reading = scope.spawn(|| {
             (0..200).for_each(|_| assert_consistent(&db.snapshot()));
         });
-        while !(rewriting.is_finished() && reading.is_finished()) {
+        wait_until("both threads are finished", || {
             assert!(commit(&db, &mut model, &mut workload));
-        }
+            rewriting.is_finished() && reading.is_finished()
+        });
         assert!(rewriting.join().unwrap() > 0);
     });
     verify(&db.snapshot().root(), &model, &mut workload.random);

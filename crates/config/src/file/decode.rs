@@ -24,21 +24,21 @@ pub(super) struct Decoder {
 
 /// The path of a value, as Go's decoder prints it.
 #[derive(Clone, Debug)]
-struct Place {
+struct GoPath {
     /// The innermost Go type.
     owner: &'static str,
     /// The keys on the path.
     path: String,
 }
 
-impl Place {
+impl GoPath {
     fn under(&self, owner: &'static str, key: &str) -> Self {
         Self { owner, path: format!("{}.{key}", self.path) }
     }
 
-    fn mismatch(&self, value: &Value, wanted: &str, wants_number: bool) -> String {
-        let place = format!("struct field {}.{}", self.owner, self.path);
-        mismatch(value, &place, wanted, wants_number)
+    fn mismatch(&self, value: &Value, expected_type: &str, wants_number: bool) -> String {
+        let target = format!("struct field {}.{}", self.owner, self.path);
+        mismatch(value, &target, expected_type, wants_number)
     }
 }
 
@@ -51,34 +51,34 @@ impl Decoder {
     pub(super) fn decode(&mut self, keys: &Map<String, Value>) {
         for (key, value) in keys {
             let lower = key.to_ascii_lowercase();
-            let place =
-                Place { owner: "configYAML", path: format!("{}.{lower}", top_owner(&lower)) };
+            let go_path =
+                GoPath { owner: "configYAML", path: format!("{}.{lower}", top_owner(&lower)) };
             match top(key) {
-                Some(found) => self.take(found, value, &place, key),
+                Some(found) => self.take(found, value, &go_path, key),
                 None => self.unknown.push(key.clone()),
             }
         }
     }
 
-    fn take(&mut self, key: Key, value: &Value, place: &Place, path: &str) {
-        let taken = match key {
+    fn take(&mut self, key: Key, value: &Value, go_path: &GoPath, path: &str) {
+        let decoded = match key {
             // Compat: as in etcd, a null value leaves a flag alone, and empties a list.
             Key::Flag(flag) if value.is_null() && !is_list(&flag) => Ok(()),
-            Key::Flag(flag) => self.set(&flag, value, place),
+            Key::Flag(flag) => self.set(&flag, value, go_path),
             Key::Map(_) if value.is_null() => Ok(()),
-            Key::Map(section) => self.section(section, value, place, path),
-            Key::List(field) => list(value, place).map(|texts| *field(&mut self.flags) = texts),
+            Key::Map(section) => self.section(section, value, go_path, path),
+            Key::List(field) => list(value, go_path).map(|texts| *field(&mut self.flags) = texts),
             Key::Bool(_) if value.is_null() => Ok(()),
-            Key::Bool(field) => boolean(value, place).map(|set| *field(&mut self.flags) = set),
+            Key::Bool(field) => boolean(value, go_path).map(|set| *field(&mut self.flags) = set),
             Key::Text(_) | Key::Int(_) if value.is_null() => Ok(()),
             Key::Text(field) => {
-                text(value, place, "string").map(|text| *field(&mut self.flags) = text)
+                text(value, go_path, "string").map(|text| *field(&mut self.flags) = text)
             }
             Key::Int(field) => {
-                number(value, place, "int").map(|number| *field(&mut self.flags) = number)
+                number(value, go_path, "int").map(|number| *field(&mut self.flags) = number)
             }
         };
-        if let Err(text) = taken {
+        if let Err(text) = decoded {
             self.error.get_or_insert(text);
         }
     }
@@ -87,46 +87,46 @@ impl Decoder {
         &mut self,
         section: &'static Section,
         value: &Value,
-        place: &Place,
+        go_path: &GoPath,
         path: &str,
     ) -> Result<(), String> {
         let Value::Object(keys) = value else {
-            return Err(place.mismatch(value, section.go_type, false));
+            return Err(go_path.mismatch(value, section.go_type, false));
         };
         for (key, value) in keys {
-            let place = place.under(section.go_name(), &key.to_ascii_lowercase());
+            let go_path = go_path.under(section.go_name(), &key.to_ascii_lowercase());
             let path = format!("{path}.{key}");
             match section.find(key) {
-                Some(found) => self.take(found, value, &place, &path),
+                Some(found) => self.take(found, value, &go_path, &path),
                 None => self.unknown.push(path),
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, flag: &Flag, value: &Value, place: &Place) -> Result<(), String> {
+    fn set(&mut self, flag: &Flag, value: &Value, go_path: &GoPath) -> Result<(), String> {
         let flags = &mut self.flags;
         match flag.slot {
             Slot::Text(field) | Slot::Choice(_, field) => {
-                *field(flags) = text(value, place, "string")?;
+                *field(flags) = text(value, go_path, "string")?;
             }
             Slot::Stages(_, field) => {
-                *field(flags) = vec![text(value, place, "config.V2DeprecationEnum")?];
+                *field(flags) = vec![text(value, go_path, "config.V2DeprecationEnum")?];
             }
-            Slot::Bool(field) => *field(flags) = boolean(value, place)?,
-            Slot::Uint(field) => *field(flags) = number(value, place, "uint")?,
-            Slot::Uint64(field) => *field(flags) = number(value, place, "uint64")?,
-            Slot::Uint32(field) => *field(flags) = number(value, place, "uint32")?,
-            Slot::Int(field) => *field(flags) = number(value, place, "int")?,
-            Slot::Int64(field) => *field(flags) = number(value, place, "int64")?,
+            Slot::Bool(field) => *field(flags) = boolean(value, go_path)?,
+            Slot::Uint(field) => *field(flags) = number(value, go_path, "uint")?,
+            Slot::Uint64(field) => *field(flags) = number(value, go_path, "uint64")?,
+            Slot::Uint32(field) => *field(flags) = number(value, go_path, "uint32")?,
+            Slot::Int(field) => *field(flags) = number(value, go_path, "int")?,
+            Slot::Int64(field) => *field(flags) = number(value, go_path, "int64")?,
             Slot::Duration(field) => {
-                *field(flags) = GoDuration::from_nanos(number(value, place, "time.Duration")?);
+                *field(flags) = GoDuration::from_nanos(number(value, go_path, "time.Duration")?);
             }
             Slot::Words(field) | Slot::List(field) if is_list(flag) => {
-                *field(flags) = list(value, place)?;
+                *field(flags) = list(value, go_path)?;
             }
             Slot::Words(_) | Slot::List(_) | Slot::Urls(..) | Slot::Gates(_) => {
-                self.texts.insert(flag.name, text(value, place, "string")?);
+                self.texts.insert(flag.name, text(value, go_path, "string")?);
             }
             Slot::Ignored => {}
         }
@@ -141,30 +141,34 @@ fn is_list(flag: &Flag) -> bool {
     matches!(flag.slot, Slot::Words(_) | Slot::List(_)) && flag.name != "host-whitelist"
 }
 
-fn text(value: &Value, place: &Place, wanted: &str) -> Result<String, String> {
+fn text(value: &Value, go_path: &GoPath, expected_type: &str) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(place.mismatch(other, wanted, false)),
+        other => Err(go_path.mismatch(other, expected_type, false)),
     }
 }
 
-fn boolean(value: &Value, place: &Place) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| place.mismatch(value, "bool", false))
+fn boolean(value: &Value, go_path: &GoPath) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| go_path.mismatch(value, "bool", false))
 }
 
-fn number<T: TryFrom<i128>>(value: &Value, place: &Place, wanted: &str) -> Result<T, String> {
+fn number<T: TryFrom<i128>>(
+    value: &Value,
+    go_path: &GoPath,
+    expected_type: &str,
+) -> Result<T, String> {
     let number = as_integer(value).and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| place.mismatch(value, wanted, true))
+    number.ok_or_else(|| go_path.mismatch(value, expected_type, true))
 }
 
-fn list(value: &Value, place: &Place) -> Result<Vec<String>, String> {
+fn list(value: &Value, go_path: &GoPath) -> Result<Vec<String>, String> {
     let element = |value: &Value| match value {
         Value::Null => Ok(String::new()),
-        other => text(other, place, "string"),
+        other => text(other, go_path, "string"),
     };
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(values) => values.iter().map(element).collect(),
-        other => Err(place.mismatch(other, "[]string", false)),
+        other => Err(go_path.mismatch(other, "[]string", false)),
     }
 }

@@ -119,9 +119,9 @@ fn take_texts(
         ("advertise-client-urls", "advertise-peer-urls", &mut flags.advertise_client_urls),
         ("listen-metrics-urls", "listen-metrics-urls", &mut flags.listen_metrics_urls),
     ];
-    for (key, said, urls) in lists {
+    for (key, key_in_error, urls) in lists {
         if let Some(text) = text(key) {
-            urls.replace(list::parse(text).map_err(|error| unexpected(said, &error))?);
+            urls.replace(list::parse(text).map_err(|error| unexpected(key_in_error, &error))?);
         }
     }
     if let Some(text) = text("cors") {

@@ -93,7 +93,7 @@ mod tests {
 
     use super::{Source, plain};
 
-    /// The expected values are those of etcd 3.7.1.
+    /// The expected values are those of etcd 3.7.
     #[test]
     fn plain_scalars_follow_yaml_1_1() {
         let cases = [
@@ -125,7 +125,7 @@ mod tests {
 
     /// Returns the value of the first `on` in a text.
     fn first_on(text: &str) -> Value {
-        let at = text.find("on").expect("one is there");
+        let at = text.find("on").expect("the text has an \"on\"");
         Source(text.as_bytes()).value(&text[at..at + 2])
     }
 

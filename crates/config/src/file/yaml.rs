@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// The expected values are those of etcd 3.7.1.
+    /// The expected values are those of etcd 3.7.
     #[test]
     fn merged_keys_replace_earlier_keys() {
         let cases = [

@@ -14,7 +14,7 @@ use gocompat::quote;
 /// The reason to stop parsing the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Help was asked for.
+    /// Help was requested.
     Help,
     /// A bad flag, with the text to print before the usage.
     Usage(String),

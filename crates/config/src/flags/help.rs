@@ -2,10 +2,9 @@
 
 use crate::flags::{Flag, GROUPS, Slot};
 use crate::gates::GATES;
-use crate::machine::Machine;
+use crate::host_info::HostInfo;
+use types::ETCD_VERSION;
 
-/// The etcd version that Bowline is compatible with and reports to clients and peers.
-pub const ETCD_VERSION: &str = "3.7.1";
 /// Bowline's own version.
 pub const BOWLINE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -29,19 +28,24 @@ pub(crate) const USAGE: &str = "Usage:
 ";
 
 /// The commit of the build, if it was given at build time.
-const GIT_SHA: Option<&str> = option_env!("BOWLINE_GIT_SHA");
+pub const GIT_SHA: &str = match option_env!("BOWLINE_GIT_SHA") {
+    Some(sha) => sha,
+    None => "Not provided",
+};
+
+/// The text in place of the version of Go.
+pub const GO_VERSION: &str = "none (written in Rust)";
 
 /// Returns the output of `--version`: etcd's four lines, then Bowline's.
-pub(crate) fn version(machine: &Machine) -> String {
+pub(crate) fn version(host_info: &HostInfo) -> String {
     format!(
         "etcd Version: {ETCD_VERSION}\n\
-         Git SHA: {}\n\
-         Go Version: none (written in Rust)\n\
+         Git SHA: {GIT_SHA}\n\
+         Go Version: {GO_VERSION}\n\
          Go OS/Arch: {}/{}\n\
          Bowline Version: {BOWLINE_VERSION}\n",
-        GIT_SHA.unwrap_or("Not provided"),
         std::env::consts::OS,
-        machine.arch,
+        host_info.arch,
     )
 }
 

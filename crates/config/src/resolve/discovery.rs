@@ -75,13 +75,13 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::{Config, Machine, NoDefaultHost, parse};
+    use crate::{Config, HostInfo, NoDefaultHost, parse};
 
-    const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
+    const HOST_INFO: HostInfo = HostInfo { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
     fn config(args: &[&str]) -> Config {
         let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
-        parse(args, [], &MACHINE).expect("valid flags").config
+        parse(args, [], &HOST_INFO).expect("valid flags").config
     }
 
     fn list(more: &[&str]) -> DiscoveryService {

@@ -117,25 +117,25 @@ fn boolean(key: &str, value: &Value) -> Result<bool, ConfigError> {
     value.as_bool().ok_or_else(|| rotation_type(key, value, "bool"))
 }
 
-fn rotation_type(key: &str, value: &Value, wanted: &str) -> ConfigError {
-    let place = format!("struct field logRotationConfig.Logger.{key}");
-    ConfigError::RotationType(mismatch(value, &place, wanted, wanted == "int"))
+fn rotation_type(key: &str, value: &Value, expected_type: &str) -> ConfigError {
+    let target = format!("struct field logRotationConfig.Logger.{key}");
+    ConfigError::RotationType(mismatch(value, &target, expected_type, expected_type == "int"))
 }
 
 /// Translates a syntax error into Go's text where there is one.
 fn syntax_error(text: &str, error: &serde_json::Error) -> ConfigError {
     let found = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let found = found.chars().nth(error.column().saturating_sub(1)).unwrap_or('\0');
-    let said = error.to_string();
-    ConfigError::RotationSyntax(match said.as_str() {
+    let message = error.to_string();
+    ConfigError::RotationSyntax(match message.as_str() {
         _ if error.is_eof() => "unexpected end of JSON input".to_owned(),
-        said if said.starts_with("expected value") => {
+        message if message.starts_with("expected value") => {
             format!("invalid character '{found}' looking for beginning of value")
         }
-        said if said.starts_with("trailing characters") => {
+        message if message.starts_with("trailing characters") => {
             format!("invalid character '{found}' after top-level value")
         }
-        _ => said,
+        _ => message,
     })
 }
 
@@ -242,8 +242,8 @@ mod tests {
                 "invalid log rotation config: json: cannot unmarshal number into Go value of type embed.logRotationConfig",
             ),
         ];
-        for (given, expected) in cases {
-            assert_eq!(given, Err(expected.to_owned()));
+        for (actual, expected) in cases {
+            assert_eq!(actual, Err(expected.to_owned()));
         }
     }
 }

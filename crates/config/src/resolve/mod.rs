@@ -12,6 +12,7 @@
 //! when it starts, or not at all.
 
 mod discovery;
+mod flag_values;
 pub(crate) mod logging;
 pub(crate) mod tls;
 
@@ -26,13 +27,13 @@ use crate::check::DEFAULT_NAME;
 use crate::error::ConfigError;
 use crate::flags::Flags;
 use crate::gates::Gate;
-use crate::machine::Machine;
+use crate::host_info::HostInfo;
 use crate::notice::{
     BCRYPT_COST, BCRYPT_COSTS, Notice, QUOTA_BYTES_RECOMMENDED, REQUEST_BYTES_RECOMMENDED,
 };
 use crate::resolved::{
     Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Keepalive, Limits, Listen, Monitoring, Peer, Raft, Tracing,
+    Config, Keepalive, Limits, Listen, Monitoring, Peer, ProfilesBy, Raft, Tracing,
 };
 use crate::url::{self, ListenUrl, Url};
 
@@ -49,16 +50,18 @@ const COMPACTION_BATCH_REVISIONS: u64 = 1_000;
 const COMPACTION_PAUSE: Duration = Duration::from_millis(10);
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const SLOW_REQUEST: Duration = Duration::from_millis(300);
+/// The value of `--auto-compaction-mode` for a period of time.
+const PERIODIC: &str = "periodic";
 const HOUR_NANOS: i64 = 3_600_000_000_000;
 
 /// Resolves checked flags, and notes what to log about them.
 pub(crate) fn resolve(
     mut flags: Flags,
     logs: LogConfig,
-    machine: &Machine,
+    host_info: &HostInfo,
     notices: &mut Vec<Notice>,
 ) -> Result<Config, ConfigError> {
-    advertise_default_host(&mut flags, machine, notices);
+    advertise_default_host(&mut flags, host_info, notices);
     tls::note_ignored_auto_tls(&flags, notices);
     let (peer, tls) = (peer(&flags, notices)?, tls::client(&flags, notices)?);
     let listen = listen(&flags)?;
@@ -81,6 +84,7 @@ pub(crate) fn resolve(
         auth: auth(&flags, notices),
         checks: checks(&flags)?,
         monitoring: monitoring(&flags),
+        flag_values: flag_values::flag_values(&flags, host_info)?,
         logs,
         name: flags.name,
         gates: flags.feature_gates,
@@ -92,16 +96,21 @@ pub(crate) fn resolve(
 /// advertised URL was given.
 ///
 /// Compat: as in etcd, the default initial cluster follows the name of the member if one was given.
-fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Vec<Notice>) {
-    let found = (machine.default_host)();
+fn advertise_default_host(flags: &mut Flags, host_info: &HostInfo, notices: &mut Vec<Notice>) {
+    let found = (host_info.default_host)();
     let host = found.ok().map(|address| gocompat::bracketed(&address.to_string()).into_owned());
     let peer = host.as_deref().and_then(|host| {
         let listen = flags.listen_peer_urls.urls();
-        everywhere(listen, flags.initial_advertise_peer_urls.urls(), DEFAULT_ADVERTISE_PEER, host)
+        default_host_url(
+            listen,
+            flags.initial_advertise_peer_urls.urls(),
+            DEFAULT_ADVERTISE_PEER,
+            host,
+        )
     });
     let client = host.as_deref().and_then(|host| {
         let listen = flags.listen_client_urls.urls();
-        everywhere(listen, flags.advertise_client_urls.urls(), DEFAULT_ADVERTISE_CLIENT, host)
+        default_host_url(listen, flags.advertise_client_urls.urls(), DEFAULT_ADVERTISE_CLIENT, host)
     });
     let used = peer.is_some() || client.is_some();
     if let Some(url) = peer {
@@ -121,7 +130,7 @@ fn advertise_default_host(flags: &mut Flags, machine: &Machine, notices: &mut Ve
 }
 
 /// Returns the URL to advertise instead of the default if the member listens on all addresses.
-fn everywhere(listen: &[Url], advertised: &[Url], default: &str, host: &str) -> Option<Url> {
+fn default_host_url(listen: &[Url], advertised: &[Url], default: &str, host: &str) -> Option<Url> {
     let [url] = advertised else { return None };
     let first = listen.first().filter(|first| first.hostname() == "0.0.0.0")?;
     (url.as_str() == default).then(|| Url::with_host(url.scheme(), host, first.port()))
@@ -160,9 +169,9 @@ fn listen(flags: &Flags) -> Result<Listen, ConfigError> {
         reuse_port: flags.socket_reuse_port,
         reuse_address: flags.socket_reuse_address,
     };
-    let taken =
+    let is_client_address =
         |url: &&ListenUrl| listen.client.iter().any(|other| other.address() == url.address());
-    if let Some(url) = listen.client_http.iter().find(taken) {
+    if let Some(url) = listen.client_http.iter().find(is_client_address) {
         return Err(ConfigError::BothOnOneUrl(url.to_string()));
     }
     if without_certificate && metrics.iter().any(|url| url.scheme().is_secure()) {
@@ -246,6 +255,9 @@ fn backend(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Backend, ConfigEr
     if let Some(bytes) = quota_bytes.filter(|bytes| *bytes > QUOTA_BYTES_RECOMMENDED) {
         notices.push(Notice::LargeQuota { bytes });
     }
+    if flags.backend_bbolt_freelist_type == "array" {
+        notices.push(Notice::ArrayFreelist);
+    }
     Ok(Backend {
         quota_bytes,
         batch_interval: time("backend-batch-interval", flags.backend_batch_interval)?
@@ -253,6 +265,7 @@ fn backend(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Backend, ConfigEr
         batch_operations: number("backend-batch-limit", flags.backend_batch_limit)?
             .unwrap_or(BATCH_OPERATIONS),
         bootstrap_defrag_megabytes: unless_zero(flags.bootstrap_defrag_threshold_megabytes),
+        mlock: flags.memory_mlock,
     })
 }
 
@@ -270,24 +283,30 @@ fn compaction(flags: &Flags) -> Result<Compaction, ConfigError> {
 ///
 /// Compat: as in etcd, the nanoseconds of a duration serve as a number of revisions too.
 fn auto_compaction(mode: &str, retention: &str) -> Result<Option<AutoCompaction>, ConfigError> {
+    let amount = retention_nanos(mode, retention)?;
+    let negative =
+        || ConfigError::Negative { flag: "auto-compaction-retention", value: retention.to_owned() };
+    match u64::try_from(amount).map_err(|_| negative())? {
+        0 => Ok(None),
+        nanos if mode == PERIODIC => {
+            Ok(Some(AutoCompaction::Periodic(Duration::from_nanos(nanos))))
+        }
+        revisions => Ok(Some(AutoCompaction::Revision(revisions))),
+    }
+}
+
+/// Returns the retention in nanoseconds, or in revisions.
+fn retention_nanos(mode: &str, retention: &str) -> Result<i64, ConfigError> {
     let retention = if retention.is_empty() { "0" } else { retention };
-    let periodic = mode == "periodic";
-    let amount = match parse_decimal(retention).ok().filter(|number| *number >= 0) {
-        Some(hours) if periodic => hours
+    Ok(match parse_decimal(retention).ok().filter(|number| *number >= 0) {
+        Some(hours) if mode == PERIODIC => hours
             .checked_mul(HOUR_NANOS)
             .ok_or_else(|| ConfigError::Retention(format!("{retention} hours is too long")))?,
         Some(revisions) => revisions,
         None => GoDuration::parse(retention)
             .map_err(|error| ConfigError::Retention(error.to_string()))?
             .nanos(),
-    };
-    let negative =
-        || ConfigError::Negative { flag: "auto-compaction-retention", value: retention.to_owned() };
-    match u64::try_from(amount).map_err(|_| negative())? {
-        0 => Ok(None),
-        nanos if periodic => Ok(Some(AutoCompaction::Periodic(Duration::from_nanos(nanos)))),
-        revisions => Ok(Some(AutoCompaction::Revision(revisions))),
-    }
+    })
 }
 
 fn limits(flags: &Flags, notices: &mut Vec<Notice>) -> Limits {
@@ -351,6 +370,16 @@ fn monitoring(flags: &Flags) -> Monitoring {
             flags.warning_unary_request_duration.non_negative()
         },
         tracing: flags.enable_distributed_tracing.then(|| tracing(flags)),
+        profiles: profiles(flags),
+    }
+}
+
+/// Compat: as in etcd, profiles are also enabled by the log level, written exactly like this.
+fn profiles(flags: &Flags) -> Option<ProfilesBy> {
+    match (flags.enable_pprof, flags.log_level.as_str()) {
+        (true, _) => Some(ProfilesBy::Flag),
+        (false, "debug") => Some(ProfilesBy::LogLevel),
+        (false, _) => None,
     }
 }
 

@@ -45,13 +45,13 @@ pub(crate) fn client(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, Co
         ..Info::default()
     };
     let urls = flags.listen_client_urls.urls().iter().chain(flags.listen_client_http_urls.urls());
-    let asked = Asked {
+    let tls_flags = TlsFlags {
         info,
-        makes_one: flags.auto_tls.then(|| hosts(urls)),
+        auto_hosts: flags.auto_tls.then(|| hosts(urls)),
         checks_origin: !flags.client_skip_client_san_verification,
         audience: Audience::Clients,
     };
-    Ok(asked.meant(flags.self_signed_cert_validity, notices))
+    Ok(tls_flags.resolve(flags.self_signed_cert_validity, notices))
 }
 
 /// Resolves the TLS flags for peers.
@@ -71,13 +71,13 @@ pub(crate) fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Tls, Conf
         versions: versions(flags)?,
         ..Info::default()
     };
-    let asked = Asked {
+    let tls_flags = TlsFlags {
         info,
-        makes_one: flags.peer_auto_tls.then(|| hosts(flags.listen_peer_urls.urls().iter())),
+        auto_hosts: flags.peer_auto_tls.then(|| hosts(flags.listen_peer_urls.urls().iter())),
         checks_origin: !flags.peer_skip_client_san_verification,
         audience: Audience::Peers,
     };
-    Ok(asked.meant(flags.self_signed_cert_validity, notices))
+    Ok(tls_flags.resolve(flags.self_signed_cert_validity, notices))
 }
 
 /// The other end of the connections that a group of TLS flags is for.
@@ -90,18 +90,18 @@ pub enum Audience {
 }
 
 /// The TLS flags for one audience.
-struct Asked {
+struct TlsFlags {
     info: Info,
     /// The hosts of a certificate to generate.
-    makes_one: Option<Vec<String>>,
+    auto_hosts: Option<Vec<String>>,
     checks_origin: bool,
     audience: Audience,
 }
 
-impl Asked {
-    fn meant(self, validity_years: u64, notices: &mut Vec<Notice>) -> Tls {
-        let Asked { info, makes_one, checks_origin, audience } = self;
-        let Some(hosts) = makes_one.filter(|_| info.is_empty()) else {
+impl TlsFlags {
+    fn resolve(self, validity_years: u64, notices: &mut Vec<Notice>) -> Tls {
+        let TlsFlags { info, auto_hosts, checks_origin, audience } = self;
+        let Some(hosts) = auto_hosts.filter(|_| info.is_empty()) else {
             return Tls { info, auto: None, checks_origin };
         };
         // Compat: as in etcd, the generated certificate replaces all other settings.
@@ -118,11 +118,11 @@ impl Asked {
 /// Notes auto TLS flags that are ignored because certificates were given, in etcd's order: peers
 /// first.
 pub(crate) fn note_ignored_auto_tls(flags: &Flags, notices: &mut Vec<Notice>) {
-    let peer_given = !flags.peer_cert_file.is_empty() || !flags.peer_key_file.is_empty();
-    let given = !flags.cert_file.is_empty() || !flags.key_file.is_empty();
+    let has_peer_certificate = !flags.peer_cert_file.is_empty() || !flags.peer_key_file.is_empty();
+    let has_certificate = !flags.cert_file.is_empty() || !flags.key_file.is_empty();
     let all = [
-        (flags.peer_auto_tls && peer_given, Audience::Peers),
-        (flags.auto_tls && given, Audience::Clients),
+        (flags.peer_auto_tls && has_peer_certificate, Audience::Peers),
+        (flags.auto_tls && has_certificate, Audience::Clients),
     ];
     let ignored = all.into_iter().filter(|(is_ignored, _)| *is_ignored);
     notices.extend(ignored.map(|(_, audience)| Notice::AutoTlsIgnored(audience)));
@@ -149,19 +149,19 @@ fn versions(flags: &Flags) -> Result<Versions, ConfigError> {
 }
 
 /// Returns the given flags that `--auto-tls` or `--peer-auto-tls` makes ineffective.
-fn ignored_by_auto(given: &Info, audience: Audience) -> Vec<&'static str> {
+fn ignored_by_auto(info: &Info, audience: Audience) -> Vec<&'static str> {
     let all = [
-        ("client-cert-auth", "peer-client-cert-auth", given.client_cert_auth),
-        ("trusted-ca-file", "peer-trusted-ca-file", given.trusted_ca_file.is_some()),
-        ("client-crl-file", "peer-crl-file", given.crl_file.is_some()),
+        ("client-cert-auth", "peer-client-cert-auth", info.client_cert_auth),
+        ("trusted-ca-file", "peer-trusted-ca-file", info.trusted_ca_file.is_some()),
+        ("client-crl-file", "peer-crl-file", info.crl_file.is_some()),
         (
             "client-cert-allowed-hostname",
             "peer-cert-allowed-hostname",
-            !given.allowed_hostnames.is_empty(),
+            !info.allowed_hostnames.is_empty(),
         ),
-        ("allowed-cn", "peer-cert-allowed-cn", !given.allowed_cns.is_empty()),
-        ("client-cert-file", "peer-client-cert-file", given.client_cert_file.is_some()),
-        ("client-key-file", "peer-client-key-file", given.client_key_file.is_some()),
+        ("allowed-cn", "peer-cert-allowed-cn", !info.allowed_cns.is_empty()),
+        ("client-cert-file", "peer-client-cert-file", info.client_cert_file.is_some()),
+        ("client-key-file", "peer-client-key-file", info.client_key_file.is_some()),
     ];
     let ignored = all.into_iter().filter(|(.., is_given)| *is_given);
     ignored

@@ -1,4 +1,4 @@
-//! Lists of URLs, and the initial cluster as a map from names to URLs.
+//! The values of URL flags, and the initial cluster as a map from names to URLs.
 //!
 //! ```text
 //!     --initial-cluster  b=http://10.0.0.2:2380,a=http://10.0.0.1:2380,a=http://10.1.0.1:2380
@@ -9,31 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use gocompat::member_url::list::sorted;
+pub use gocompat::member_url::list::{URLS_MAX, parse, texts};
+
 use super::{Url, UrlError};
-
-/// The maximum number of URLs in a list or an initial cluster.
-pub const URLS_MAX: usize = 1024;
-
-/// Parses a comma-separated list of URLs and sorts it by text.
-pub fn parse(text: &str) -> Result<Vec<Url>, UrlError> {
-    sorted(text.split(','))
-}
-
-/// Returns the texts of URLs.
-pub fn texts(urls: &[Url]) -> Vec<String> {
-    urls.iter().map(ToString::to_string).collect()
-}
-
-fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Url>, UrlError> {
-    let mut urls = texts.take(URLS_MAX + 1).map(Url::parse).collect::<Result<Vec<_>, _>>()?;
-    match urls.len() {
-        0 => return Err(UrlError::Empty),
-        1..=URLS_MAX => {}
-        _ => return Err(UrlError::TooMany),
-    }
-    urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-    Ok(urls)
-}
 
 /// The value of a URL flag: sorted distinct URLs, or a special text such as `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +78,7 @@ impl UrlsMap {
         }
         let mut members = BTreeMap::new();
         for (name, urls) in texts {
-            members.insert(name.to_owned(), sorted(urls.into_iter())?);
+            members.insert(name.to_owned(), sorted(urls)?);
         }
         Ok(Self { members })
     }

@@ -181,13 +181,15 @@ fn values_above_the_recommendation_are_logged() {
         "--raft-read-timeout=1s",
         "--max-snapshots=4",
         "--feature-gates=LeaseCheckpoint=true",
+        "--backend-bbolt-freelist-type=array",
     ];
     let parsed = run(args, &[]).expect("valid flags");
     let expected = [
+        Notice::ArrayFreelist,
         Notice::BcryptCost { given: 3 },
         Notice::LargeRequests { bytes: 10_485_761 },
         Notice::LargeQuota { bytes: 8_589_934_593 },
-        Notice::CheckpointNotKept,
+        Notice::CheckpointNotPersisted,
         Notice::TimeoutRaised {
             flag: "raft-read-timeout",
             to: GoDuration::from_nanos(5_000_000_000),
@@ -248,7 +250,7 @@ fn tracing_flags_configure_the_collector() {
         sampled_per_million: 0,
     };
     assert_eq!(tracing(&["--enable-distributed-tracing"]), Some(usual.clone()));
-    let given = tracing(&[
+    let actual = tracing(&[
         "--enable-distributed-tracing",
         address,
         "--distributed-tracing-service-name=store",
@@ -261,7 +263,7 @@ fn tracing_flags_configure_the_collector() {
         instance_id: Some("a".to_owned()),
         sampled_per_million: 1_000_000,
     };
-    assert_eq!(given, Some(expected));
+    assert_eq!(actual, Some(expected));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use config::{ConfigError, Exit, Machine, Notice, parse};
+use config::{ConfigError, Exit, HostInfo, Notice, parse};
 
-use super::{MACHINE, outcome, outcome_of, run, run_on};
+use super::{HOST_INFO, outcome, outcome_of, run, run_on};
 
 fn notices(args: &[&str], variables: &[&str]) -> Vec<Notice> {
     match run(args, variables) {
@@ -67,7 +67,7 @@ fn the_last_of_several_bad_values_is_reported() {
 fn a_value_that_is_not_utf8_is_refused_if_a_flag_needs_it() {
     let with = |name: &str, args: &[&str]| {
         let args = ["bowline"].iter().chain(args).map(OsString::from);
-        parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &MACHINE)
+        parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &HOST_INFO)
     };
     for name in ["ETCD_DATA_DIR", "ETCD_CONFIG_FILE"] {
         let refused = outcome_of(&with(name, &[]).expect_err("refused"));
@@ -107,11 +107,12 @@ fn variables_of_old_flags_are_ignored() {
 
 #[test]
 fn an_unsupported_architecture_must_be_allowed() {
-    let machine = Machine { arch: "riscv64", ..MACHINE };
-    let refused = run_on(&machine, &["--version"], &[]).expect_err("refused");
+    let host_info = HostInfo { arch: "riscv64", ..HOST_INFO };
+    let refused = run_on(&host_info, &["--version"], &[]).expect_err("refused");
     let Exit::Logged { notices, .. } = &refused else { panic!("{refused:?}") };
     assert_eq!(notices[..], [Notice::ArchRefused { arch: "riscv64".to_owned() }]);
-    let parsed = run_on(&machine, &[], &["ETCD_UNSUPPORTED_ARCH=riscv64"]).expect("allowed");
+    let parsed = run_on(&host_info, &[], &["ETCD_UNSUPPORTED_ARCH=riscv64"])
+        .expect("the variable permits the architecture");
     assert_eq!(parsed.notices[0], Notice::ArchAllowed { arch: "riscv64".to_owned() });
     assert!(!parsed.notices.iter().any(|notice| matches!(notice, Notice::UnknownVariable { .. })));
 }

@@ -15,7 +15,7 @@ fn printed(args: &[&str]) -> (String, String, u8) {
 fn the_version_starts_with_etcds() {
     let (stdout, stderr, code) = printed(&["--version"]);
     let lines: Vec<&str> = stdout.lines().collect();
-    assert_eq!(lines[0], "etcd Version: 3.7.1");
+    assert_eq!(lines[0], format!("etcd Version: {}", types::ETCD_VERSION));
     assert!(lines[1].starts_with("Git SHA: ") && lines[2].starts_with("Go Version: "));
     assert!(lines[3].starts_with("Go OS/Arch: ") && lines[3].ends_with("/amd64"));
     assert_eq!(lines[4], concat!("Bowline Version: ", env!("CARGO_PKG_VERSION")));

@@ -1,6 +1,6 @@
 //! Parsing of command line, environment and file, by the public API.
 //!
-//! The expected texts and exit codes of errors are those of etcd 3.7.1.
+//! The expected texts and exit codes of errors are those of etcd 3.7.
 
 mod accepted;
 mod environment;
@@ -11,27 +11,27 @@ mod refused;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 
-use config::{Config, ConfigError, Exit, Machine, NoDefaultHost, Notice, Parsed, parse};
+use config::{Config, ConfigError, Exit, HostInfo, NoDefaultHost, Notice, Parsed, parse};
 
 /// A machine without a default route.
-const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
+const HOST_INFO: HostInfo = HostInfo { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
 /// A machine whose default route has the local address 10.0.0.7.
-const ROUTED: Machine =
-    Machine { arch: "amd64", default_host: || Ok(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))) };
+const ROUTED: HostInfo =
+    HostInfo { arch: "amd64", default_host: || Ok(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))) };
 
 /// Parses arguments and environment variables (`NAME=value`).
-fn run_on(machine: &Machine, args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
+fn run_on(host_info: &HostInfo, args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
     let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
     let variables = variables.iter().map(|variable| {
         let (name, value) = variable.split_once('=').expect("NAME=value");
         (name.into(), value.into())
     });
-    parse(args, variables, machine)
+    parse(args, variables, host_info)
 }
 
 fn run(args: &[&str], variables: &[&str]) -> Result<Parsed, Exit> {
-    run_on(&MACHINE, args, variables)
+    run_on(&HOST_INFO, args, variables)
 }
 
 /// Returns the configuration for arguments.

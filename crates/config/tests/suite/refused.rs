@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use config::{ConfigError, Exit, Notice, notices_without_logs, parse};
 use logging::Format;
 
-use super::{MACHINE, outcome, outcome_of, run};
+use super::{HOST_INFO, outcome, outcome_of, run};
 
 /// Syntax errors are printed on standard error, with code 2.
 #[test]
@@ -103,10 +103,10 @@ fn syntax_errors_exit_with_code_2() {
 #[test]
 fn an_argument_that_is_not_utf8_is_refused() {
     let no_text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let refused = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &MACHINE);
+    let refused = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &HOST_INFO);
     let text = r#"invalid argument "--data-dir=\xff": not UTF-8"#.to_owned();
     assert_eq!(outcome_of(&refused.expect_err("refused")), (2, text));
-    assert!(parse([no_text(b"\xff/bowline")], [], &MACHINE).is_ok(), "but it may be called so");
+    assert!(parse([no_text(b"\xff/bowline")], [], &HOST_INFO).is_ok(), "but it may be called so");
 }
 
 /// Invalid values and combinations are logged, with code 1.
@@ -262,31 +262,9 @@ fn negative_intervals_are_refused() {
 }
 
 #[test]
-fn unsupported_flags_are_refused_in_one_error() {
-    let (code, text) = outcome(&["--memory-mlock", "--enable-pprof"], &[]);
-    assert_eq!(code, 1);
-    assert_eq!(
-        text,
-        "--memory-mlock is not yet supported by Bowline: the pages of the database cannot be locked yet; \
-         --enable-pprof is not supported by Bowline: there is no Go runtime to profile; \
-         see docs/profiling.md for perf, metrics, traces and the log"
-    );
-}
-
-#[test]
 fn etcds_errors_come_before_unsupported_flags() {
     let (_, text) = outcome(&["--memory-mlock", "--heartbeat-interval=0"], &[]);
     assert_eq!(text, "--heartbeat-interval must be >0 (set to 0ms)");
-}
-
-#[test]
-fn subcommands_are_refused() {
-    for name in ["gateway", "grpc-proxy"] {
-        assert_eq!(
-            outcome(&[name, "start"], &[]),
-            (1, format!("{name} is not yet supported by Bowline"))
-        );
-    }
 }
 
 #[test]

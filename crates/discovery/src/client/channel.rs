@@ -26,7 +26,7 @@ pub(super) fn channel(
 ) -> Result<Channel, JoinError> {
     let target = Target::parse(&with_scheme(endpoint, settings.tls.is_some()))?;
     let dialer = Dialer::new(Arc::clone(tls), settings.dial_timeout);
-    let endpoint = Endpoint::from_shared(format!("http://{}", authority(&target)))
+    let endpoint = Endpoint::from_shared(format!("http://{}", target.authority()))
         .map_err(|error| JoinError::Authority(error.to_string()))?
         .http2_keep_alive_interval(settings.keepalive_time.max(KEEPALIVE_MIN))
         .keep_alive_timeout(settings.keepalive_timeout);
@@ -41,12 +41,6 @@ fn with_scheme(endpoint: &str, is_secure: bool) -> String {
         _ if is_secure => format!("https://{endpoint}"),
         _ => format!("http://{endpoint}"),
     }
-}
-
-/// Returns the authority of requests.
-fn authority(target: &Target) -> String {
-    let text = target.to_string();
-    if text.contains('/') { target.host().to_owned() } else { text }
 }
 
 /// Connects for a channel.
@@ -87,8 +81,5 @@ mod tests {
         ] {
             assert_eq!(with_scheme(endpoint, is_secure), url);
         }
-        let authority = |url| authority(&Target::parse(url).unwrap());
-        assert_eq!(authority("http://[fd00::1]:1"), "[fd00::1]:1");
-        assert_eq!(authority("unix:///run/d"), "localhost");
     }
 }

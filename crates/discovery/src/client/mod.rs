@@ -282,9 +282,9 @@ fn entry(kv: &KeyValue) -> RegistryEntry {
 }
 
 async fn with_timeout<T>(
-    patience: Duration,
+    time_limit: Duration,
     call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
-    let answered = timeout(patience, call).await;
+    let answered = timeout(time_limit, call).await;
     answered.unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded")))
 }

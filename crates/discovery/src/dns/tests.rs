@@ -63,7 +63,12 @@ fn srv_records_are_queried() {
     let dns = dns(server());
     let mut records = dns.srv("etcd-server-ssl", "example.com").unwrap();
     records.sort();
-    let record = |target: &str, priority, port| SrvRecord { priority, target: target.into(), port };
+    let record = |target: &str, priority, port| SrvRecord {
+        priority,
+        target: target.into(),
+        port,
+        weight: 0,
+    };
     let expected = [record("m1.example.com.", 10, 2381), record("m2.example.com.", 20, 2380)];
     assert_eq!(records, expected);
     assert_eq!(

@@ -115,6 +115,18 @@ async fn a_lost_watch_is_restarted_after_reading_the_members() {
     assert_eq!(registration.registry.watched_from, [3, 3]);
 }
 
+/// A revision from outside may be any number.
+#[tokio::test(start_paused = true)]
+async fn the_largest_revision_of_a_service_does_not_overflow() {
+    let mut memory = Memory::with_size("2");
+    memory.to_come = [None].into();
+    let mut registration = Registration::new(memory, "t", 0xa);
+    let mut state = registration.read_state().await.unwrap();
+    state.revision = i64::MAX;
+    registration.wait_for_members(&mut state).await;
+    assert_eq!(registration.registry.watched_from, [i64::MAX]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_service_is_retried_with_backoff() {
     let mut memory = Memory::with_size("1");

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use discovery::{Settings, User, join};
 use prometheus::Registry;
-use tokio::net::TcpListener;
+use testkit::ports::ReservedPort;
+use testkit::waiting::yield_until;
 use tonic::Status;
 
 use fake_service::FakeService;
@@ -78,9 +79,7 @@ fn settings_of_root(endpoints: &[&str]) -> Settings {
 
 /// Registers another member once the watch with this number is open.
 async fn register_during_watch(service: FakeService, number: u32) {
-    while service.auth.calls("watch") < number {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    yield_until("the watch is open", || service.auth.calls("watch") >= number).await;
     service.store(b"/_etcd/registry/t/members/2", b"m2=http://10.0.0.2:2380");
 }
 
@@ -145,9 +144,8 @@ async fn authentication_is_tried_once_where_it_is_disabled() {
 
 #[tokio::test]
 async fn any_endpoint_may_issue_the_first_token() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let dead = format!("http://{}", gone.local_addr().unwrap());
-    drop(gone);
+    let unused = ReservedPort::new();
+    let dead = format!("http://{}", unused.address());
     let service = FakeService::with_size("1");
     service.auth.lock(None);
     let url = service.start().await;

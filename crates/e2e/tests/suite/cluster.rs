@@ -1,40 +1,106 @@
 //! Clusters: election, failover, members added and removed, discovery.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options, Sandbox, TIMEOUT, http, start_cluster};
+use e2e::{Client, Member, Options, Sandbox, Stopped, TIMEOUT, http, start_cluster};
 use proto::etcdserverpb as pb;
 use tokio::time::{sleep, timeout};
+use tonic::Status;
 use tonic::codegen::tokio_stream;
 
-/// The index of the leader. There is one, since members serve only then.
+/// Logged by a member that is terminated and does not lead.
+const NOT_LEADER: &str = "skipped leadership transfer; local server is not leader";
+/// Leaders that are terminated until one still leads then.
+const TERMINATIONS_MAX: usize = 5;
+
+/// The index of the leader. Waits for one: a busy machine may delay heartbeats, so that the members
+/// elect again.
 async fn leader(members: &[Member]) -> usize {
-    let status = members[0].client().status().await.unwrap();
-    let leader = status.leader;
+    let leader = leader_other_than(0, &members[0]).await;
     for (number, member) in members.iter().enumerate() {
-        if member.client().status().await.unwrap().header.unwrap().member_id == leader {
+        if id(member).await == leader {
             return number;
         }
     }
     panic!("no member has id {leader:x}");
 }
 
-/// Retries until a call succeeds, since there may be no leader for a while.
-async fn retry<T, F>(what: &str, ask: impl Fn() -> F) -> T
+/// Waits until the member knows another leader than this. Returns its id.
+async fn leader_other_than(old: u64, member: &Member) -> u64 {
+    let client = member.client();
+    let status = || async {
+        match client.status().await?.leader {
+            leader if leader == 0 || leader == old => Err(Status::unavailable("no leader")),
+            leader => Ok(leader),
+        }
+    };
+    retry("a leader", status).await
+}
+
+async fn id(member: &Member) -> u64 {
+    member.client().status().await.unwrap().header.unwrap().member_id
+}
+
+/// Terminates the leader. Returns its id. A member that lost its leadership before the signal is
+/// restarted.
+async fn terminate_leader(members: &mut Vec<Member>) -> (u64, Stopped) {
+    for _ in 0..TERMINATIONS_MAX {
+        let leader = members.remove(leader(members).await);
+        let id = id(&leader).await;
+        let stopped = leader.terminate();
+        if !stopped.end.text().contains(NOT_LEADER) {
+            return (id, stopped);
+        }
+        members.push(stopped.start());
+    }
+    panic!("the leader changed before the signal, {TERMINATIONS_MAX} times");
+}
+
+/// Makes a change of the member list, with retries. Returns the list after it. A failed attempt may
+/// have taken effect: the next one is refused with `done` then, and the caller checks the list.
+async fn change_members<T, F>(
+    what: &str,
+    client: &Client,
+    done: &str,
+    change: impl Fn() -> F,
+) -> Vec<pb::Member>
 where
-    F: Future<Output = Result<T, tonic::Status>>,
+    F: Future<Output = Result<T, Status>>,
 {
-    let asked = async {
+    let has_failed = Cell::new(false);
+    let attempt = || async {
+        match change().await {
+            Err(status) if has_failed.get() && status.message() == done => Ok(()),
+            result => {
+                has_failed.set(result.is_err());
+                result.map(drop)
+            }
+        }
+    };
+    retry(what, attempt).await;
+    let list = || async {
+        client.cluster().member_list(pb::MemberListRequest { linearizable: true }).await
+    };
+    retry("the member list", list).await.into_inner().members
+}
+
+/// Retries until a call succeeds, since there may be no leader for a while.
+pub(crate) async fn retry<T, F>(what: &str, call: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, Status>>,
+{
+    let attempts = async {
         loop {
-            match ask().await {
+            match call().await {
                 Ok(answer) => return answer,
                 // The pause between two attempts of a client.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
         }
     };
-    let answered = timeout(TIMEOUT, asked).await;
+    let answered = timeout(TIMEOUT, attempts).await;
     answered.unwrap_or_else(|_| panic!("timed out after {TIMEOUT:?}: {what}"))
 }
 
@@ -81,11 +147,12 @@ async fn a_killed_leader_is_replaced() {
 async fn a_terminated_leader_transfers_leadership() {
     let mut members = start_cluster(3, |options| options);
     put(&members[0].client(), "k0").await;
-    let stopped = members.remove(leader(&members).await).terminate();
+    let (old, stopped) = terminate_leader(&mut members).await;
     assert_eq!(stopped.end.signal(), Some(Signal::TERM));
     let text = stopped.end.text();
     assert!(text.contains("leadership transfer finished"), "{text}");
-    // There is a new leader at once, without an election timeout.
+    // The other member may learn of the new leader a moment after the old one has exited.
+    leader_other_than(old, &members[0]).await;
     members[0].client().put("k1", "v").await.unwrap();
     assert_eq!(keys(&members[1].client()).await, 2);
 }
@@ -102,7 +169,10 @@ async fn a_follower_far_behind_receives_a_snapshot() {
         put(&members[0].client(), &format!("k{number}")).await;
     }
     members.push(killed.start());
-    members[2].log().wait_for_message("applied snapshot");
+    members[2].log().wait_for_message("applySnapshot: opened snapshot backend");
+    let record = members[2].log().wait_for_message("applied snapshot");
+    assert_eq!(record["current-applied-index"], record["incoming-leader-snapshot-index"]);
+    assert!(record["incoming-leader-snapshot-term"].as_u64().unwrap() > 0, "{record}");
     assert_eq!(keys(&members[2].client()).await, 300);
     agree(&members).await;
     // The snapshot survives a restart.
@@ -126,12 +196,16 @@ async fn a_learner_is_added_promoted_and_removed() {
         }
     };
     // Adding is refused until all peers have been connected long enough.
-    let added = retry("adding a learner", add).await.into_inner();
-    let id = added.member.unwrap().id;
-    let others = added.members.iter().filter(|member| member.id != id);
-    let told = others.map(|member| format!("{}={}", member.name, member.peer_urls[0]));
-    let told = told.chain([format!("m4={}", peer_urls[0])]).collect::<Vec<_>>().join(",");
-    let options = Options::new().flag("name", "m4").flag("initial-cluster", told);
+    let done = "etcdserver: Peer URLs already exists";
+    let listed = change_members("adding a learner", &members[1].client(), done, add).await;
+    let added = listed.iter().find(|member| member.peer_urls == peer_urls).unwrap();
+    assert!(added.is_learner, "{added:?}");
+    let id = added.id;
+    let others = listed.iter().filter(|member| member.id != id);
+    let initial_cluster = others.map(|member| format!("{}={}", member.name, member.peer_urls[0]));
+    let initial_cluster =
+        initial_cluster.chain([format!("m4={}", peer_urls[0])]).collect::<Vec<_>>().join(",");
+    let options = Options::new().flag("name", "m4").flag("initial-cluster", initial_cluster);
     let options = options.flag("initial-cluster-state", "existing");
     members.push(Member::start_in(sandbox, options));
     let learner = members[3].client();
@@ -142,7 +216,9 @@ async fn a_learner_is_added_promoted_and_removed() {
         let client = members[0].client();
         async move { client.cluster().member_promote(pb::MemberPromoteRequest { id }).await }
     };
-    assert_eq!(retry("a promotion", promote).await.into_inner().members.len(), 4);
+    let done = "etcdserver: can only promote a learner member";
+    let listed = change_members("a promotion", &members[0].client(), done, promote).await;
+    assert_eq!(listed.iter().filter(|member| !member.is_learner).count(), 4, "{listed:?}");
     put(&learner, "k20").await;
     agree(&members).await;
 
@@ -150,7 +226,9 @@ async fn a_learner_is_added_promoted_and_removed() {
         let client = members[0].client();
         async move { client.cluster().member_remove(pb::MemberRemoveRequest { id }).await }
     };
-    retry("a removal", remove).await;
+    let done = "etcdserver: member not found";
+    let listed = change_members("a removal", &members[0].client(), done, remove).await;
+    assert!(listed.iter().all(|member| member.id != id), "{listed:?}");
     let ended = members.remove(3).wait();
     assert_eq!(ended.end.code(), Some(0), "{}", ended.end.text());
     let text = ended.end.text();
@@ -183,14 +261,20 @@ async fn followers_serve_leases_and_watches() {
     let members = start_cluster(3, |options| options);
     let follower = &members[(leader(&members).await + 1) % 3];
     let client = follower.client();
-    let grant = pb::LeaseGrantRequest { ttl: 100, id: 7 };
-    client.lease().lease_grant(grant).await.unwrap();
-    let ask = pb::LeaseTimeToLiveRequest { id: 7, keys: true };
-    let left = client.lease().lease_time_to_live(ask).await.unwrap().into_inner();
-    assert_eq!((left.granted_ttl, left.ttl > 90), (100, true));
-    let keep = tokio_stream::iter([pb::LeaseKeepAliveRequest { id: 7 }]);
-    let mut kept = client.lease().lease_keep_alive(keep).await.unwrap().into_inner();
-    assert_eq!(kept.message().await.unwrap().unwrap().ttl, 100);
+    // The member chooses the id, so that a repeated grant is another lease.
+    let grant = pb::LeaseGrantRequest { ttl: 1000, id: 0 };
+    let granted = retry("a grant", || async { client.lease().lease_grant(grant).await }).await;
+    let id = granted.into_inner().id;
+    let ask = pb::LeaseTimeToLiveRequest { id, keys: true };
+    let left =
+        retry("a time to live", || async { client.lease().lease_time_to_live(ask).await }).await;
+    let left = left.into_inner();
+    assert_eq!((left.granted_ttl, left.ttl > 800), (1000, true));
+    let renew = || async {
+        let keep = tokio_stream::iter([pb::LeaseKeepAliveRequest { id }]);
+        client.lease().lease_keep_alive(keep).await?.into_inner().message().await
+    };
+    assert_eq!(retry("a renewal", renew).await.unwrap().ttl, 1000);
     let mut watching = client.watch_prefix("k", 1).await.unwrap();
     put(&members[0].client(), "k0").await;
     put(&members[1].client(), "k1").await;
@@ -223,8 +307,8 @@ fn a_start_is_checked_against_the_running_cluster() {
 
     // A joining member whose initial cluster does not match is rejected.
     let sandbox = Sandbox::new();
-    let told = format!("{initial},m9=http://{}", sandbox.peer_address());
-    let options = Options::new().flag("name", "m9").flag("initial-cluster", told);
+    let initial_cluster = format!("{initial},m9=http://{}", sandbox.peer_address());
+    let options = Options::new().flag("name", "m9").flag("initial-cluster", initial_cluster);
     let ended = sandbox.run(&options.flag("initial-cluster-state", "existing"));
     assert_eq!(ended.code(), Some(1));
     assert!(ended.text().contains("member count is unequal"), "{}", ended.text());

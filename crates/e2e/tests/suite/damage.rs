@@ -88,14 +88,78 @@ async fn a_truncated_database_is_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_database_behind_a_snapshot_is_rejected() {
     let options = Options::new().flag("snapshot-count", "10").flag("snapshot-catchup-entries", "1");
-    let stopped = with_data(options).await;
+    let member = Member::start(options);
+    write_all(&member).await;
+    member.log().wait_for_message("saved snapshot to disk");
+    let stopped = member.terminate();
     let database = stopped.data_dir().join("member/snap/db");
     fs::rename(&database, stopped.sandbox.path("db")).unwrap();
-    let text = format!("database file ({}) of the backend is missing", database.display());
-    assert_refused(&stopped, &text);
+    assert_no_database_of_the_snapshot(&stopped);
     // The member starts when the file is back.
     fs::rename(stopped.sandbox.path("db"), &database).unwrap();
     assert_has_all(&stopped.start()).await;
+}
+
+/// A stopped member whose database is older than the snapshot that its log starts from. The newer
+/// database is beside it.
+struct OlderDatabase {
+    stopped: Stopped,
+    database: PathBuf,
+    newer: PathBuf,
+}
+
+async fn with_an_older_database() -> OlderDatabase {
+    let options = Options::new().flag("snapshot-count", "10").flag("snapshot-catchup-entries", "1");
+    let stopped = Member::start(options).terminate();
+    let database = stopped.data_dir().join("member/snap/db");
+    let [older, newer] = ["older", "newer"].map(|name| stopped.sandbox.path(name));
+    fs::copy(&database, &older).unwrap();
+    let member = stopped.start();
+    write_all(&member).await;
+    member.log().wait_for_message("saved snapshot to disk");
+    let stopped = member.terminate();
+    fs::rename(&database, &newer).unwrap();
+    fs::rename(&older, &database).unwrap();
+    OlderDatabase { stopped, database, newer }
+}
+
+/// As in etcd's `TestBreakConsistentIndexNewerThanSnapshot`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_older_than_its_snapshot_is_rejected() {
+    let OlderDatabase { stopped, database, newer } = with_an_older_database().await;
+    assert_no_database_of_the_snapshot(&stopped);
+    // The member starts when the newer database is back.
+    fs::rename(&newer, &database).unwrap();
+    assert_has_all(&stopped.start()).await;
+}
+
+/// A leader had sent the newer one, and the member was killed before it was renamed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_received_database_replaces_an_older_one() {
+    let OlderDatabase { stopped, database, newer } = with_an_older_database().await;
+    let index = assert_no_database_of_the_snapshot(&stopped);
+    fs::rename(&newer, database.with_file_name(format!("{index:016x}.snap.db"))).unwrap();
+    let member = stopped.start();
+    let record = member.log().wait_for_message("Recovering from snapshot backend");
+    assert_eq!(record["snapshot-index"], index);
+    assert!(record["consistent-index"].as_u64().unwrap() < index, "{record}");
+    assert_has_all(&member).await;
+}
+
+/// Asserts that the log continues behind a snapshot that no database contains. Text and code are
+/// etcd's. Returns the index of the snapshot.
+#[track_caller]
+fn assert_no_database_of_the_snapshot(stopped: &Stopped) -> u64 {
+    let before = files::contents(&stopped.data_dir());
+    let end = stopped.refused();
+    assert_eq!(end.code(), Some(2), "{}", end.text());
+    let changes = files::changes(&before, &files::contents(&stopped.data_dir()));
+    assert!(changes.is_empty(), "changed: {changes:?}");
+    let record = end.stderr.record("failed to recover v3 backend from snapshot").unwrap();
+    let text = "failed to find database snapshot file (snap: snapshot file doesn't exist)";
+    assert_eq!((&record["level"], &record["error"]), (&"panic".into(), &text.into()));
+    let record = end.stderr.record("failed to find [SNAPSHOT-INDEX].snap.db").unwrap();
+    record["snapshot-index"].as_u64().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,13 +199,17 @@ async fn assert_recovers(stopped: Stopped) {
 /// A stopped member with some keys.
 async fn with_data(options: Options) -> Stopped {
     let member = Member::start(options);
+    write_all(&member).await;
+    // An orderly shutdown commits the database, so that it has all entries of the WAL.
+    member.terminate()
+}
+
+async fn write_all(member: &Member) {
     let client = member.client();
     let value = "v".repeat(VALUE_BYTES);
     for number in 0..PUTS {
         client.put(&format!("k/{number:02}"), &value).await.unwrap();
     }
-    // An orderly shutdown commits the database, so that it has all entries of the WAL.
-    member.terminate()
 }
 
 async fn assert_has_all(member: &Member) {

@@ -20,7 +20,7 @@ const META_BYTES: usize = 2 * 4096;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Returns all files below a folder with their contents: databases without meta pages, segments
+/// Returns all files below a directory with their contents: databases without meta pages, segments
 /// without trailing zeros.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
@@ -53,7 +53,7 @@ fn trim_zeros(bytes: &[u8]) -> &[u8] {
     &rest[..rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// Returns the names of files that differ between two states of a folder.
+/// Returns the names of files that differ between two states of a directory.
 pub(crate) fn changes(
     before: &BTreeMap<PathBuf, Vec<u8>>,
     after: &BTreeMap<PathBuf, Vec<u8>>,
@@ -62,7 +62,7 @@ pub(crate) fn changes(
     all.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
-/// Returns the last file of a folder with this extension, by name.
+/// Returns the last file of a directory with this extension, by name.
 pub(crate) fn last(folder: &Path, ending: &str) -> PathBuf {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =

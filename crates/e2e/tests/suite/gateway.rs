@@ -112,13 +112,13 @@ fn a_websocket_takes_its_token_from_the_subprotocol() {
     }
     let (_, answer) = post(&member, "/v3/auth/authenticate", r#"{"name":"root","password":"pw"}"#);
     let token = answer["token"].as_str().unwrap();
-    let asked = r#"{"key":"Zm9v"}"#;
+    let request = r#"{"key":"Zm9v"}"#;
     let mut socket = websocket(&member, "/v3/kv/range", None);
-    socket.send(Message::text(asked)).unwrap();
+    socket.send(Message::text(request)).unwrap();
     assert_eq!(next(&mut socket), json!({"code":3,"message":"etcdserver: user name is empty"}));
     let protocol: &'static str = format!("Bearer, {token}").leak();
     let mut socket = websocket(&member, "/v3/kv/range", Some(protocol));
-    socket.send(Message::text(asked)).unwrap();
+    socket.send(Message::text(request)).unwrap();
     assert_eq!(next(&mut socket)["header"]["revision"], "1");
 }
 

@@ -7,17 +7,23 @@ use e2e::http::{self, Response};
 use e2e::{Member, Options};
 
 const HEALTHY: &str = r#"{"health":"true","reason":""}"#;
-const VERSION: &str = r#"{"etcdserver":"3.7.1","etcdcluster":"3.7.0","storage":"3.7.0"}"#;
 /// Log message of a new cluster that has set its storage version, shortly after it serves.
 const VERSIONS_KNOWN: &str = "updated storage version";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const NOT_FOUND: &str = "404 page not found\n";
+
+/// Returns the body of `/version` once the versions are known.
+fn versions() -> String {
+    let server = types::ETCD_VERSION;
+    format!(r#"{{"etcdserver":"{server}","etcdcluster":"3.7.0","storage":"3.7.0"}}"#)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_paths_are_served_beside_grpc() {
     let member = Member::start(Options::new());
     member.client().put("k", "v").await.unwrap();
     member.log().wait_for_message(VERSIONS_KNOWN);
+    let versions = versions();
     let expected = [
         ("/health", 200, PLAIN, HEALTHY),
         ("/health?serializable=true", 200, PLAIN, HEALTHY),
@@ -30,7 +36,7 @@ async fn http_paths_are_served_beside_grpc() {
         ("/readyz/serializable_read", 200, PLAIN, "ok\n"),
         ("/readyz/linearizable_read", 200, PLAIN, "ok\n"),
         ("/readyz/non_learner", 200, PLAIN, "ok\n"),
-        ("/version", 200, "application/json", VERSION),
+        ("/version", 200, "application/json", versions.as_str()),
         ("/", 404, PLAIN, NOT_FOUND),
         ("/nothing", 404, PLAIN, NOT_FOUND),
         ("/livez/", 404, PLAIN, NOT_FOUND),
@@ -38,7 +44,7 @@ async fn http_paths_are_served_beside_grpc() {
         ("/debug/pprof/", 404, PLAIN, NOT_FOUND),
     ];
     for (path, status, content_type, body) in expected {
-        let answer = member.get(path);
+        let answer = http::wait_until_healthy(|| member.get(path));
         assert_eq!((answer.status, answer.text().as_str()), (status, body), "{path}");
         assert_eq!(answer.header("content-type"), Some(content_type), "{path}");
         assert_allows_all(&answer, path);
@@ -50,7 +56,7 @@ async fn http_paths_are_served_beside_grpc() {
 async fn readyz_lists_each_check_with_verbose() {
     let member = Member::start(Options::new());
     let checks = |path| {
-        let text = member.get(path).text();
+        let text = http::wait_until_healthy(|| member.get(path)).text();
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         assert_eq!(lines.pop().as_deref(), Some("ok"), "{text}");
         lines.sort();
@@ -116,7 +122,7 @@ async fn the_peer_port_serves_no_clients() {
     let ask = |path| http::get(&member.sandbox().peer_address(), path);
     member.log().wait_for_message(VERSIONS_KNOWN);
     let version = ask("/version");
-    assert_eq!((version.status, version.text().as_str()), (200, VERSION));
+    assert_eq!((version.status, version.text().as_str()), (200, versions().as_str()));
     assert_eq!(version.header("access-control-allow-origin"), None);
     for path in ["/health", "/metrics", "/debug/vars", "/"] {
         let answer = ask(path);
@@ -137,10 +143,10 @@ fn assert_allows_all(answer: &Response, path: &str) {
 #[test]
 fn non_http_on_the_peer_port_is_closed_and_logged() {
     let member = Member::start(Options::new());
-    let mut stranger = TcpStream::connect(member.sandbox().peer_address()).unwrap();
-    stranger.write_all(b"\x00\x01 this is no HTTP\r\n\r\n").unwrap();
-    let told = member.log().wait_for_message("rejected connection");
-    assert_eq!(told["remote-addr"], stranger.local_addr().unwrap().to_string(), "{told}");
+    let mut connection = TcpStream::connect(member.sandbox().peer_address()).unwrap();
+    connection.write_all(b"\x00\x01 this is no HTTP\r\n\r\n").unwrap();
+    let record = member.log().wait_for_message("rejected connection");
+    assert_eq!(record["remote-addr"], connection.local_addr().unwrap().to_string(), "{record}");
     let mut answer = Vec::new();
-    stranger.read_to_end(&mut answer).unwrap();
+    connection.read_to_end(&mut answer).unwrap();
 }

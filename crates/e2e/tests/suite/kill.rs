@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options, Sandbox};
+use e2e::{Client, Member, Options, Sandbox, TIMEOUT};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const WRITERS: usize = 6;
 const ROUNDS: usize = 4;
@@ -50,7 +51,8 @@ async fn acknowledged_writes_survive_a_kill() {
         println!("round {round}: kill after {kill_after} acknowledgements");
         let count = Arc::new(Count { left: kill_after.into(), enough: Notify::new() });
         let mut writers = start_writers(&member, known, &count);
-        count.enough.notified().await;
+        let acknowledged = timeout(TIMEOUT, count.enough.notified()).await;
+        acknowledged.expect("timed out waiting for acknowledgements");
         let stopped = member.kill();
         while let Some(ended) = writers.join_next().await {
             let (writer, acknowledged) = ended.unwrap();

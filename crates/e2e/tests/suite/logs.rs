@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 
-use e2e::{Member, Options, Sandbox, TIMEOUT};
+use e2e::{Member, Options, Sandbox, TIMEOUT, http};
 
 const READY: &str = "ready to serve client requests";
 
@@ -15,8 +15,11 @@ async fn log_lines_are_json_with_etcd_fields() {
     assert!(line["caller"].as_str().unwrap().contains(':'), "{line}");
     let time = line["ts"].as_str().unwrap();
     assert_eq!(time.find('T'), Some(10), "{time}");
-    let lines = member.log().lines();
-    assert_eq!(member.log().records().len(), lines.len(), "{lines:#?}");
+    for line in member.log().lines() {
+        serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|error| {
+            panic!("{error}: {line}");
+        });
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,12 +55,26 @@ async fn log_level_error_logs_nothing_without_errors() {
     let socket = UnixDatagram::bind(sandbox.path("notify")).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let options = Options::new().flag("log-level", "error");
-    let process = sandbox.spawn(&options.setting("NOTIFY_SOCKET", "{dir}/notify"));
-    let mut told = [0; 64];
-    let length = socket.recv(&mut told).unwrap();
-    assert_eq!(&told[..length], b"READY=1");
-    assert_eq!(e2e::http::get(&sandbox.client_address(), "/health").status, 200);
+    let process = sandbox.spawn(&options.env("NOTIFY_SOCKET", "{dir}/notify"));
+    let mut received = [0; 64];
+    let length = socket.recv(&mut received).unwrap();
+    assert_eq!(&received[..length], b"READY=1");
+    let health = http::wait_until_healthy(|| http::get(&sandbox.client_address(), "/health"));
+    assert_eq!(health.status, 200);
     assert_eq!(process.stderr().lines(), [""; 0]);
+}
+
+/// etcd prints these lines with the variable of Go's HTTP/2 library.
+#[tokio::test(flavor = "multi_thread")]
+async fn http2debug_prints_the_header_fields_of_requests() {
+    let member = Member::start(Options::new().env("GODEBUG", "http2debug=2"));
+    member.client().put("k", "v").await.unwrap();
+    let field = |name: &str, value: &str| {
+        let line = format!("http2: decoded hpack field header field \"{name}\" = \"{value}\"");
+        member.log().wait_for(|printed| printed == line).unwrap();
+    };
+    field(":path", "/etcdserverpb.KV/Put");
+    field(":authority", &member.sandbox().client_address());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! A single member serves every kind of request, shuts down in order, and restarts with all data.
 
 use e2e::process::Signal;
-use e2e::{Client, Member, Options};
+use e2e::{Client, Member, Options, TIMEOUT};
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::response_op::Response;
@@ -10,6 +10,7 @@ use proto::etcdserverpb::{
     MemberListRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 use proto::mvccpb::event::EventType;
+use tokio::time::timeout;
 use tonic::codegen::tokio_stream;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,13 +63,13 @@ async fn watchers_receive_past_and_new_events() {
     client.delete("w/1").await.unwrap();
 
     let events = watching.events(3).await.unwrap();
-    let told = events.iter().map(|event| {
+    let actual = events.iter().map(|event| {
         let kv = event.kv.as_ref().unwrap();
         (event.r#type(), std::str::from_utf8(&kv.key).unwrap(), kv.mod_revision)
     });
     let expected =
         [(EventType::Put, "w/1", 2), (EventType::Put, "w/2", 4), (EventType::Delete, "w/1", 5)];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(actual.collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,20 +82,22 @@ async fn a_key_is_deleted_with_its_revoked_or_expired_lease() {
     let renewal = LeaseKeepAliveRequest { id: revoked };
     let mut renewals =
         client.lease().lease_keep_alive(tokio_stream::iter([renewal])).await.unwrap().into_inner();
-    assert_eq!(renewals.message().await.unwrap().unwrap().ttl, 600);
+    let renewed = timeout(TIMEOUT, renewals.message()).await.expect("timed out: a renewal");
+    assert_eq!(renewed.unwrap().unwrap().ttl, 600);
     client.lease().lease_revoke(LeaseRevokeRequest { id: revoked }).await.unwrap();
-    let forgotten = grant(&client, 1).await;
+    // Long enough for the put on a busy machine.
+    let forgotten = grant(&client, 5).await;
     put_with_lease(&client, "l/forgotten", forgotten).await;
 
-    let told: Vec<_> = watching.events(4).await.unwrap();
-    let told = told.iter().map(|event| (event.r#type(), &event.kv.as_ref().unwrap().key[..]));
+    let actual: Vec<_> = watching.events(4).await.unwrap();
+    let actual = actual.iter().map(|event| (event.r#type(), &event.kv.as_ref().unwrap().key[..]));
     let expected: [(_, &[u8]); 4] = [
         (EventType::Put, b"l/revoked"),
         (EventType::Delete, b"l/revoked"),
         (EventType::Put, b"l/forgotten"),
         (EventType::Delete, b"l/forgotten"),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(actual.collect::<Vec<_>>(), expected);
     assert_eq!(time_left(&client, forgotten).await, -1);
 }
 

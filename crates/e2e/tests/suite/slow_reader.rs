@@ -40,8 +40,8 @@ async fn watchers_that_never_read_use_bounded_memory() {
         asleep.push(member.client().watch_prefix("k", 0).await.unwrap());
     }
     let mut awake = reader.watch_prefix("k", 0).await.unwrap();
-    let (_, heard) = tokio::join!(write(&writer, VALUES), awake.events(count(VALUES)));
-    assert_eq!(heard.unwrap().len(), count(VALUES), "a reading stream receives every event");
+    let (_, events) = tokio::join!(write(&writer, VALUES), awake.events(count(VALUES)));
+    assert_eq!(events.unwrap().len(), count(VALUES), "a reading stream receives every event");
     let growth = member.memory_bytes().saturating_sub(before);
     assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes for {STREAMS} unread streams");
 

@@ -1,5 +1,9 @@
 //! Orderly shutdown: no waiter is left behind, and no acknowledged write is lost.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::iter;
+
 use e2e::process::Signal;
 use e2e::{Client, Member, Options, Sandbox};
 use proto::etcdserverpb::LeaseGrantRequest;
@@ -60,7 +64,17 @@ async fn writes_in_flight_are_applied_or_rejected() {
 fn is_refusal(status: &Status) -> bool {
     let unseen = status.code() == Code::Internal
         && format!("{status:?}").contains(r#"GoAway(b"", NO_ERROR, Remote)"#);
-    unseen || [Code::Unavailable, Code::Cancelled].contains(&status.code())
+    let lost = status.code() == Code::Unknown && is_lost_connection(status);
+    unseen || lost || [Code::Unavailable, Code::Cancelled].contains(&status.code())
+}
+
+/// Whether an error of the socket is the cause: the member has exited.
+fn is_lost_connection(status: &Status) -> bool {
+    let is_lost = |cause: &(dyn Error + 'static)| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(kind, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
+    };
+    iter::successors(status.source(), |&cause| cause.source()).any(is_lost)
 }
 
 /// The second server may wait, or be rejected with an error about the lock; it must not serve.

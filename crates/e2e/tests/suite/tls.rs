@@ -10,7 +10,7 @@ use testkit::certs::{Authority, Subject, write};
 use tonic::Status;
 
 /// A sandbox with a server certificate and its authorities.
-struct Setting {
+struct TlsFixture {
     sandbox: Sandbox,
     issuers: Issuers,
 }
@@ -20,14 +20,14 @@ struct Issuers {
     clients: Authority,
 }
 
-impl Setting {
-    fn new() -> Setting {
+impl TlsFixture {
+    fn new() -> TlsFixture {
         let issuers =
             Issuers { servers: Authority::new("servers"), clients: Authority::new("clients") };
         let sandbox = Sandbox::new();
         issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "server");
         write(&sandbox.path("ca"), issuers.clients.pem().as_bytes());
-        Setting { sandbox, issuers }
+        TlsFixture { sandbox, issuers }
     }
 
     fn start(self, options: Options) -> (Member, Issuers) {
@@ -45,7 +45,7 @@ impl Issuers {
     fn named(&self, common_name: &str, serial: u64) -> TlsClient {
         let subject = Subject { common_name, serial, ..Subject::default() };
         let issued = self.clients.issue(&subject);
-        self.without_certificate().showing(&issued.cert_pem, &issued.key_pem)
+        self.without_certificate().with_identity(&issued.cert_pem, &issued.key_pem)
     }
 }
 
@@ -78,13 +78,13 @@ fn metric(member: &Member, series: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tls_port_rejects_plaintext() {
-    let (member, issuers) = Setting::new().start(options());
+    let (member, issuers) = TlsFixture::new().start(options());
     let (address, without_certificate) =
         (member.sandbox().client_address(), issuers.without_certificate());
     let client = without_certificate.client(&address);
     client.put("k", "v").await.unwrap();
     assert_eq!(client.get("k").await.unwrap().kvs[0].value, "v");
-    let health = without_certificate.get(&address, "/health");
+    let health = http::wait_until_healthy(|| without_certificate.get(&address, "/health"));
     assert_eq!((health.status, health.text().as_str()), (200, r#"{"health":"true","reason":""}"#));
 
     let plain = Client::new(&format!("http://{address}"));
@@ -105,11 +105,11 @@ async fn a_port_may_serve_tls_and_plaintext_with_metrics_over_tls() {
     let options = options()
         .flag("listen-client-urls", both)
         .flag("listen-metrics-urls", "https://127.0.0.1:{extra}");
-    let (member, issuers) = Setting::new().start(options);
+    let (member, issuers) = TlsFixture::new().start(options);
     member.client().put("k", "v").await.unwrap();
     let secure = issuers.without_certificate().client(&member.sandbox().client_address());
     assert_eq!(secure.get("k").await.unwrap().kvs[0].value, "v");
-    assert_eq!(member.get("/health").status, 200);
+    assert_eq!(http::wait_until_healthy(|| member.get("/health")).status, 200);
     let metrics = issuers.without_certificate().get(&member.sandbox().extra_address(), "/metrics");
     assert!(
         metrics.text().contains("bowline_tls_certificate_expiry_seconds{listener=\"client\"} ")
@@ -118,7 +118,7 @@ async fn a_port_may_serve_tls_and_plaintext_with_metrics_over_tls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_cert_auth_requires_a_trusted_certificate() {
-    let (member, issuers) = Setting::new().start(strict());
+    let (member, issuers) = TlsFixture::new().start(strict());
     let address = member.sandbox().client_address();
     issuers.named("alice", 2).client(&address).put("k", "v").await.unwrap();
     let refused = issuers.without_certificate().client(&address).get("k").await.unwrap_err();
@@ -126,20 +126,22 @@ async fn client_cert_auth_requires_a_trusted_certificate() {
     let text = issuers.without_certificate().refusal(&address);
     assert!(text.contains("CertificateRequired"), "{text}");
     let stranger = Authority::new("strangers").issue(&Subject::default());
-    let stranger = issuers.without_certificate().showing(&stranger.cert_pem, &stranger.key_pem);
+    let stranger =
+        issuers.without_certificate().with_identity(&stranger.cert_pem, &stranger.key_pem);
     let text = stranger.refusal(&address);
     assert!(text.contains("UnknownCA"), "{text}");
     let errors =
         ["tls: client didn't provide a certificate", "certificate signed by unknown authority"];
     for error in errors {
-        let told = |line: &str| line.contains("rejected connection") && line.contains(error);
-        assert!(member.log().wait_for(told).is_some(), "{error}");
+        let is_rejection =
+            |line: &str| line.contains("rejected connection") && line.contains(error);
+        assert!(member.log().wait_for(is_rejection).is_some(), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_common_name_authenticates_a_user() {
-    let (member, issuers) = Setting::new().start(strict());
+    let (member, issuers) = TlsFixture::new().start(strict());
     let address = member.sandbox().client_address();
     let root = issuers.named("root", 2).client(&address);
     add_users(&root).await;
@@ -147,8 +149,8 @@ async fn the_common_name_authenticates_a_user() {
     alice.put("a/1", "v").await.unwrap();
     let refused = alice.put("b", "v").await.unwrap_err();
     assert_eq!(refused.message(), "etcdserver: permission denied");
-    let nobody = issuers.named("", 4).client(&address).get("a/1").await.unwrap_err();
-    assert_eq!(nobody.message(), "etcdserver: permission denied");
+    let unnamed = issuers.named("", 4).client(&address).get("a/1").await.unwrap_err();
+    assert_eq!(unnamed.message(), "etcdserver: permission denied");
     let stranger = issuers.named("eve", 5).client(&address).get("a/1").await.unwrap_err();
     assert_eq!(stranger.message(), "etcdserver: permission denied");
     // A token takes precedence.
@@ -168,7 +170,7 @@ async fn the_common_name_authenticates_a_user() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_ignores_the_common_name() {
-    let (member, issuers) = Setting::new().start(strict());
+    let (member, issuers) = TlsFixture::new().start(strict());
     let address = member.sandbox().client_address();
     let root = issuers.named("root", 2);
     // Without authentication the certificate is ignored.
@@ -177,7 +179,7 @@ async fn the_gateway_ignores_the_common_name() {
     let refused = root.get(&address, "/v3/kv/range");
     let text = "CommonName of client sending a request against gateway will be ignored and not used as expected\n";
     assert_eq!((refused.status, refused.text().as_str()), (400, text));
-    assert_eq!(root.get(&address, "/health").status, 200);
+    assert_eq!(http::wait_until_healthy(|| root.get(&address, "/health")).status, 200);
     assert_eq!(issuers.named("", 3).get(&address, "/v3/kv/range").status, 501);
 }
 
@@ -210,26 +212,26 @@ async fn add_users(root: &Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_files_are_reloaded_without_a_restart() {
-    let (member, issuers) = Setting::new().start(strict());
+    let (member, issuers) = TlsFixture::new().start(strict());
     let (address, folder) =
         (member.sandbox().client_address(), member.sandbox().folder().to_owned());
     let alice = issuers.named("alice", 2);
     let connected = alice.client(&address);
     connected.put("k", "v").await.unwrap();
-    let first = alice.shown_by(&address);
+    let first = alice.server_certificate(&address);
 
     // A key that does not match the certificate yet.
     let next = issuers.servers.issue(&Subject { serial: 9, days: (-1, 90), ..Subject::default() });
     write(&folder.join("server.pem"), next.cert_pem.as_bytes());
-    assert_eq!(alice.shown_by(&address), first);
-    let told = member
+    assert_eq!(alice.server_certificate(&address), first);
+    let record = member
         .log()
         .wait_for_message("TLS files have changed and are invalid; the previous ones stay in use");
     let expected =
         "{dir}/server.pem and {dir}/server.key: tls: private key does not match public key";
-    assert_eq!(told["error"], member.sandbox().fill(expected).as_str());
+    assert_eq!(record["error"], member.sandbox().fill(expected).as_str());
     write(&folder.join("server.key"), next.key_pem.as_bytes());
-    assert_ne!(alice.shown_by(&address), first);
+    assert_ne!(alice.server_certificate(&address), first);
     member.log().wait_for_message("reloaded TLS files");
 
     // Another authority, which trusts other clients.
@@ -237,7 +239,7 @@ async fn tls_files_are_reloaded_without_a_restart() {
     write(&folder.join("ca"), others.pem().as_bytes());
     assert!(alice.refusal(&address).contains("UnknownCA"));
     let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
-    let bob = issuers.without_certificate().showing(&bob.cert_pem, &bob.key_pem);
+    let bob = issuers.without_certificate().with_identity(&bob.cert_pem, &bob.key_pem);
     bob.client(&address).put("k", "w").await.unwrap();
     assert_eq!(connected.get("k").await.unwrap().kvs[0].value, "w", "existing connections stay");
 
@@ -248,19 +250,20 @@ async fn tls_files_are_reloaded_without_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn revoked_certificates_are_rejected_from_the_next_handshake_on() {
-    let setting = Setting::new();
+    let setting = TlsFixture::new();
     write(&setting.sandbox.path("crl"), &setting.issuers.clients.revoke(&[5]));
     let (member, issuers) = setting.start(strict().flag("client-crl-file", "{dir}/crl"));
     let address = member.sandbox().client_address();
     assert_eq!(issuers.named("eve", 5).refusal(&address), "closed");
     let alice = issuers.named("alice", 6);
-    assert_eq!(alice.get(&address, "/health").status, 200);
+    assert_eq!(http::wait_until_healthy(|| alice.get(&address, "/health")).status, 200);
     write(&member.sandbox().path("crl"), &issuers.clients.revoke(&[5, 6]));
     assert_eq!(alice.refusal(&address), "closed");
     for serial in ["05", "06"] {
         let error = format!("transport: certificate serial {serial} revoked");
-        let told = |line: &str| line.contains("rejected connection") && line.contains(&error);
-        assert!(member.log().wait_for(told).is_some(), "{error}");
+        let is_rejection =
+            |line: &str| line.contains("rejected connection") && line.contains(&error);
+        assert!(member.log().wait_for(is_rejection).is_some(), "{error}");
     }
 }
 
@@ -285,7 +288,7 @@ async fn auto_tls_creates_a_certificate_and_reuses_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_do_not_block_others() {
-    let (member, issuers) = Setting::new().start(options());
+    let (member, issuers) = TlsFixture::new().start(options());
     let address = member.sandbox().client_address();
     let silent: Vec<TcpStream> = (0..100)
         .map(|_| {
@@ -300,7 +303,7 @@ async fn silent_connections_do_not_block_others() {
 
 #[test]
 fn unusable_tls_files_are_rejected_by_name() {
-    let setting = Setting::new();
+    let setting = TlsFixture::new();
     let sandbox = &setting.sandbox;
     setting.issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "other");
     write(&sandbox.path("empty"), b"");
@@ -344,10 +347,10 @@ fn assert_refused(ended: &Exit, text: &str) {
 
 #[test]
 fn an_expired_certificate_is_served_and_logged() {
-    let setting = Setting::new();
+    let setting = TlsFixture::new();
     let expired = Subject { days: (-9, -2), ..Subject::default() };
     setting.issuers.servers.issue(&expired).write(setting.sandbox.folder(), "server");
     let (member, _) = setting.start(options());
-    let told = member.log().wait_for_message("the certificate has expired");
-    assert_eq!(told["cert-file"], member.sandbox().fill("{dir}/server.pem").as_str());
+    let record = member.log().wait_for_message("the certificate has expired");
+    assert_eq!(record["cert-file"], member.sandbox().fill("{dir}/server.pem").as_str());
 }

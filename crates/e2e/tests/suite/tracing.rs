@@ -12,6 +12,8 @@ const PARENT: &str = "b7ad6b7169203331";
 
 fn options(address: &str) -> Options {
     let options = Options::new().flag("enable-distributed-tracing", "true");
+    // The default of five seconds would only make the tests wait.
+    let options = options.env("OTEL_BSP_SCHEDULE_DELAY", "100");
     options.flag("distributed-tracing-address", address)
 }
 
@@ -71,9 +73,9 @@ async fn a_put_has_spans_from_the_call_to_the_sync() {
         assert_eq!(call.attribute(name).as_deref(), Some(value), "{name}");
     }
     let resource = [("service.instance.id", "me"), ("service.name", "etcd")];
-    let mut told = call.resource.clone();
-    told.sort_unstable();
-    assert_eq!(told, resource.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let mut actual = call.resource.clone();
+    actual.sort_unstable();
+    assert_eq!(actual, resource.map(|(name, value)| (name.to_owned(), value.to_owned())));
 
     let expected = [
         ("apply", "put"),
@@ -197,8 +199,8 @@ async fn an_unreachable_collector_delays_no_call() {
     let member = Member::start(options.flag("distributed-tracing-sampling-rate", "1000000"));
     let client = member.client();
     client.put("foo", "bar").await.unwrap();
-    let told = member.log().wait_for_message("failed to export spans");
-    assert_eq!(told["level"], "warn");
+    let record = member.log().wait_for_message("failed to export spans");
+    assert_eq!(record["level"], "warn");
     client.put("foo", "bar").await.unwrap();
     drop(client);
     assert!(member.metric("bowline_trace_spans_dropped_total{reason=\"export_failed\"}") >= 5.0);

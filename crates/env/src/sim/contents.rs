@@ -90,9 +90,9 @@ impl FileContents {
 
     /// Copies bytes from an offset. Returns the number copied.
     pub(super) fn read(&self, buf: &mut [u8], offset: usize) -> usize {
-        let there = self.bytes.get(offset..).unwrap_or_default();
-        let count = there.len().min(buf.len());
-        buf[..count].copy_from_slice(&there[..count]);
+        let available = self.bytes.get(offset..).unwrap_or_default();
+        let count = available.len().min(buf.len());
+        buf[..count].copy_from_slice(&available[..count]);
         count
     }
 
@@ -182,9 +182,9 @@ impl FileContents {
     /// The current content of a sector, zero-padded after the end of the file.
     pub(super) fn sector(&self, sector: usize) -> Option<Sector> {
         let start = sector * SECTOR;
-        let there = self.bytes.get(start..(start + SECTOR).min(self.len()))?;
+        let existing = self.bytes.get(start..(start + SECTOR).min(self.len()))?;
         let mut copy = zeros();
-        copy[..there.len()].copy_from_slice(there);
+        copy[..existing.len()].copy_from_slice(existing);
         Some(copy)
     }
 

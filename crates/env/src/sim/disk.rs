@@ -30,14 +30,14 @@ impl Disk for SimDisk {
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut state = self.lock();
-        state.enter(DiskCall::Look)?;
+        state.enter(DiskCall::Stat)?;
         let directory = tree::directory(&state.root, path)?;
         Ok(directory.lock().names().keys().cloned().collect())
     }
 
     fn kind(&self, path: &Path) -> io::Result<Option<Kind>> {
         let mut state = self.lock();
-        state.enter(DiskCall::Look)?;
+        state.enter(DiskCall::Stat)?;
         Ok(tree::entry(&state.root, path)?.map(|entry| entry.kind()))
     }
 

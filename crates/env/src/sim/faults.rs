@@ -81,13 +81,13 @@ pub(super) enum DiskCall {
     Resize,
     Map,
     Lock,
-    Look,
+    Stat,
 }
 
 impl DiskCall {
     fn is_change(self) -> bool {
         match self {
-            DiskCall::Read | DiskCall::Map | DiskCall::Lock | DiskCall::Look => false,
+            DiskCall::Read | DiskCall::Map | DiskCall::Lock | DiskCall::Stat => false,
             DiskCall::Open { changes } => changes,
             DiskCall::Write { .. }
             | DiskCall::Sync
@@ -130,7 +130,7 @@ pub struct Calls {
     /// `try_lock`.
     pub locks: u64,
     /// `read_dir`, `kind`, `len` and `is_at`.
-    pub looks: u64,
+    pub stats: u64,
 }
 
 impl Calls {
@@ -153,7 +153,7 @@ impl Calls {
             DiskCall::Resize => self.resizes += 1,
             DiskCall::Map => self.maps += 1,
             DiskCall::Lock => self.locks += 1,
-            DiskCall::Look => self.looks += 1,
+            DiskCall::Stat => self.stats += 1,
         }
     }
 
@@ -162,7 +162,7 @@ impl Calls {
         self.reads + self.opens - self.creates
             + self.maps
             + self.locks
-            + self.looks
+            + self.stats
             + self.changes()
     }
 

@@ -71,7 +71,7 @@ impl File for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         let mut state = self.disk.lock();
-        state.enter(DiskCall::Look)?;
+        state.enter(DiskCall::Stat)?;
         Ok(self.file.lock().contents.len() as u64)
     }
 
@@ -123,7 +123,7 @@ impl File for SimFile {
 
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let mut state = self.disk.lock();
-        state.enter(DiskCall::Look)?;
+        state.enter(DiskCall::Stat)?;
         let found = tree::entry(&state.root, path)?;
         Ok(matches!(found, Some(Entry::File(file)) if Arc::ptr_eq(&file, &self.file)))
     }

@@ -76,6 +76,19 @@ pub struct SimDisk {
     healed: Arc<Condvar>,
 }
 
+/// A disk that hangs as long as this value lives, so that a failing test does not leave threads
+/// blocked in it.
+#[derive(Debug)]
+#[must_use = "the disk hangs until this is dropped"]
+pub struct HungDisk(SimDisk);
+
+impl Drop for HungDisk {
+    fn drop(&mut self) {
+        self.0.lock().hangs = false;
+        self.0.healed.notify_all();
+    }
+}
+
 struct SimState {
     root: DirNode,
     random: SeededRandom,
@@ -153,10 +166,11 @@ impl SimDisk {
         self.plan(n, fault, CountedCalls::Changes, true);
     }
 
-    /// Blocks every `sync_data` from now on, until [`SimDisk::heal`]: a disk that hangs without an
-    /// error.
-    pub fn hang(&self) {
+    /// Blocks every `sync_data` until the returned value is dropped or the disk is healed: a disk
+    /// that hangs without an error.
+    pub fn hang(&self) -> HungDisk {
         self.lock().hangs = true;
+        HungDisk(self.clone())
     }
 
     /// Removes all planned faults and unblocks syncs. A machine that is off stays off.

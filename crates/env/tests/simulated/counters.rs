@@ -34,7 +34,7 @@ fn every_call_is_counted_by_its_type() {
         renames: 1,
         removes: 1,
         resizes: 2,
-        looks: 1,
+        stats: 1,
         ..Calls::default()
     };
     assert_eq!(disk.calls(), expected);

@@ -227,7 +227,7 @@ fn a_hung_sync_completes_after_healing() {
     let disk = SimDisk::new(1);
     let file = disk.open(path("/file"), Open::create(Create::New)).unwrap();
     disk.sync_dir(path("/")).unwrap();
-    disk.hang();
+    let hung = disk.hang();
     file.write_at(b"contents", 0).unwrap();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| file.sync_data());
@@ -235,7 +235,7 @@ fn a_hung_sync_completes_after_healing() {
         // data.
         let lost = (0..50).any(|seed| disk.power_cut(seed).contents("/file") == Some(Vec::new()));
         assert!(lost);
-        disk.heal();
+        drop(hung);
         sync.join().unwrap().unwrap();
     });
     assert_eq!(disk.power_cut(1).contents("/file").as_deref(), Some(&b"contents"[..]));

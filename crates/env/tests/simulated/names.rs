@@ -4,7 +4,7 @@ use env::{Disk, Fault, Kind, SimDisk};
 
 use super::*;
 
-/// The names in a directory, or `None` if it is gone.
+/// The names in a directory, or `None` if it does not exist.
 fn listing(disk: &SimDisk, name: &str) -> Option<String> {
     disk.read_dir(path(name)).ok().map(|names| names.join(" "))
 }

@@ -56,7 +56,7 @@ impl VersionModel {
             let known =
                 |version: &Vec<u8>| VersionModel::sector(version, sector, bytes.len()) == bytes;
             if !self.0.iter().any(known) {
-                return Err(format!("sector {sector} is none of its versions"));
+                return Err(format!("sector {sector} has none of its versions"));
             }
         }
         Ok(())
@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Also with a crash in the middle of the last step.
+    /// The last step may be interrupted by a crash.
     #[test]
     fn every_sector_shows_one_of_its_versions(
         steps in prop::collection::vec(step(), 0..12),

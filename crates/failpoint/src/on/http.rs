@@ -39,7 +39,7 @@ fn serve_one(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
     let Some(request) = read(BufReader::new(&stream))? else { return Ok(()) };
     // Until the response is sent, no point aborts the process, so that the client learns that its
     // request was accepted.
-    let _answering = registry.answer();
+    let _guard = registry.lock_responding();
     let reply = answer(registry, &request);
     stream.write_all(reply.encode().as_bytes())?;
     stream.flush()
@@ -56,8 +56,8 @@ fn read(stream: impl Read) -> io::Result<Option<Request>> {
     let mut head = BufReader::new(stream.take(HEAD_BYTES_MAX + BODY_BYTES_MAX));
     let mut line = String::new();
     head.read_line(&mut line)?;
-    let mut source = line.split_whitespace().map(str::to_owned);
-    let (Some(method), Some(target)) = (source.next(), source.next()) else { return Ok(None) };
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
     let mut length = 0;
     loop {
         let mut line = String::new();

@@ -1,5 +1,6 @@
 //! Failpoints in a build with the feature.
 
+mod evaluation;
 mod http;
 mod parse;
 mod registry;
@@ -11,6 +12,7 @@ use std::{env, io, thread};
 
 use thiserror::Error;
 
+pub use evaluation::PointEvaluation;
 use registry::PointSlot;
 pub use registry::{EnableError, Registry};
 use terms::Value;
@@ -106,8 +108,18 @@ impl Point {
         }
     }
 
+    /// Evaluates the point on a thread of its own: a task that awaits it leaves its thread to
+    /// others.
+    pub fn hit_on_thread(&self) -> PointEvaluation {
+        PointEvaluation::begin(self.slot())
+    }
+
     fn evaluate(&self) -> Option<Value> {
-        self.slot.get_or_init(|| REGISTRY.slot(self.name)).evaluate()
+        self.slot().evaluate()
+    }
+
+    fn slot(&self) -> &Arc<PointSlot> {
+        self.slot.get_or_init(|| REGISTRY.slot(self.name))
     }
 
     fn report_type_mismatch(&self, value: &Value, expected: &str) {

@@ -80,8 +80,8 @@ impl Registry {
     /// # Errors
     /// If the point does not exist, or is not enabled.
     pub fn disable(&self, name: &str) -> Result<(), EnableError> {
-        let gone = self.find(name)?.terms_mut().take();
-        gone.map(|_| ()).ok_or(EnableError::Disabled)
+        let terms = self.find(name)?.terms_mut().take();
+        terms.map(|_| ()).ok_or(EnableError::Disabled)
     }
 
     /// Returns the terms of a point, and the number of times it acted.
@@ -115,7 +115,7 @@ impl Registry {
     }
 
     /// Prevents points from aborting the process while the guard is held.
-    pub(super) fn answer(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn lock_responding(&self) -> MutexGuard<'_, ()> {
         self.responding.lock()
     }
 }
@@ -124,6 +124,11 @@ impl PointSlot {
     /// Evaluates the point. Returns its value, if it returns one.
     pub(crate) fn evaluate(&self) -> Option<Value> {
         self.terms()?.evaluate(&self.name, &self.responding)
+    }
+
+    /// Reports whether the point has terms.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.terms.read().is_some()
     }
 
     fn terms(&self) -> Option<Arc<Terms>> {

@@ -100,7 +100,7 @@ impl Term {
     /// Reports whether the term is eligible, and counts it if so. Stops at the first condition that
     /// does not hold.
     fn may_act(&mut self, random: &mut u64) -> bool {
-        self.conditions.iter_mut().all(|conditions| match conditions {
+        self.conditions.iter_mut().all(|condition| match condition {
             Condition::Times(0) => false,
             Condition::Times(left) => {
                 *left -= 1;
@@ -118,7 +118,7 @@ impl Term {
                 self.sleep(name);
                 None
             }
-            Action::Panic => self.end(name, responding),
+            Action::Panic => self.abort(name, responding),
             Action::Print => {
                 println!("failpoint print: {name}");
                 None
@@ -142,8 +142,8 @@ impl Term {
 
     /// Aborts the process without unwinding, like a Go panic, so that no cleanup happens that a
     /// power cut would prevent.
-    fn end(&self, name: &str, responding: &Mutex<()>) -> ! {
-        let _answered = responding.lock();
+    fn abort(&self, name: &str, responding: &Mutex<()>) -> ! {
+        let _guard = responding.lock();
         match &self.value {
             Some(value) => eprintln!("panic: failpoint panic: {value}"),
             None => eprintln!("panic: failpoint panic: {name}"),

@@ -32,9 +32,10 @@ fn needs_no_escape(byte: u8, part: UrlPart) -> bool {
 }
 
 /// Replaces every byte that needs it by `%XX`.
-pub(super) fn escape(text: &str, part: UrlPart) -> String {
+pub(super) fn escape(text: impl AsRef<[u8]>, part: UrlPart) -> String {
+    let text = text.as_ref();
     let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
+    for &byte in text {
         if needs_no_escape(byte, part) {
             out.push(char::from(byte));
         } else {
@@ -46,8 +47,38 @@ pub(super) fn escape(text: &str, part: UrlPart) -> String {
 }
 
 /// Returns whether Go would print `text` as it was given.
-pub(super) fn is_escaped(text: &str, part: UrlPart) -> bool {
-    text.bytes().all(|byte| b"!$&'()*+,;=:@[]%".contains(&byte) || needs_no_escape(byte, part))
+pub(super) fn is_escaped(text: impl AsRef<[u8]>, part: UrlPart) -> bool {
+    let stays = |&byte: &u8| b"!$&'()*+,;=:@[]%".contains(&byte) || needs_no_escape(byte, part);
+    text.as_ref().iter().all(stays)
+}
+
+/// Replaces every `%XX` by its byte, or returns none if one is malformed.
+pub(super) fn unescape_bytes(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (mut out, mut bytes) = (Vec::with_capacity(text.len()), text.iter().copied());
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => 16 * digit(bytes.next()?)? + digit(bytes.next()?)?,
+            byte => byte,
+        });
+    }
+    Some(out)
+}
+
+/// Decodes a path, as `url.PathUnescape` does.
+///
+/// # Errors
+/// If Go would return an error, with the same text; or if the decoded path is not UTF-8.
+pub fn path_unescape(text: &str) -> Result<String, String> {
+    unescape(text, UrlPart::Path)
+}
+
+/// Decodes a name or value of a query, as `url.QueryUnescape` does: `+` is a space.
+///
+/// # Errors
+/// As for [`path_unescape`].
+pub fn query_unescape(text: &str) -> Result<String, String> {
+    unescape(&text.replace('+', " "), UrlPart::Path)
 }
 
 /// Replaces every `%XX` by its byte.
@@ -94,4 +125,20 @@ fn check_unescaped(byte: u8, part: UrlPart) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_queries_are_decoded_as_in_go() {
+        assert_eq!(path_unescape("a%20b+c"), Ok("a b+c".to_owned()));
+        assert_eq!(query_unescape("a%20b+c%2B"), Ok("a b c+".to_owned()));
+        for text in ["%", "%4", "%zz", "a%4"] {
+            let shown = quote(&text[text.find('%').unwrap_or_default()..]);
+            assert_eq!(path_unescape(text), Err(format!("invalid URL escape {shown}")));
+        }
+        assert!(query_unescape("%ff").is_err(), "not UTF-8");
+    }
 }

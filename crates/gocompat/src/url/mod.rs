@@ -6,12 +6,18 @@
 //! ```
 
 mod escape;
+mod path;
+mod request;
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::quote;
 use escape::{UrlPart, escape, is_escaped, unescape};
+pub use escape::{path_unescape, query_unescape};
+pub use path::clean_path;
+
+pub use request::{RequestPath, RequestTarget};
 
 /// A URL of any scheme. `Display` prints what `url.URL.String` returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +67,16 @@ impl GoUrl {
     /// The decoded host with its port: `10.0.0.1:2380`, `[::1]:2380`.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The host without brackets and port, as `url.URL.Hostname` returns it.
+    pub fn hostname(&self) -> &str {
+        split_hostname(&self.host).0
+    }
+
+    /// The digits of the port, as `url.URL.Port` returns them; empty if there is none.
+    pub fn port(&self) -> &str {
+        split_hostname(&self.host).1
     }
 
     /// The decoded path.
@@ -142,6 +158,11 @@ impl GoUrl {
             write!(f, "{user}@")?;
         }
         f.write_str(&escape(&self.host, UrlPart::Host))?;
+        let first_segment = self.raw_path.split('/').next().unwrap_or_default();
+        if self.scheme.is_empty() && !has_authority && first_segment.contains(':') {
+            // Without it the text before the colon would be read as a scheme.
+            f.write_str("./")?;
+        }
         f.write_str(&self.raw_path)
     }
 }
@@ -170,6 +191,16 @@ fn split_query(text: &str) -> (&str, Option<String>) {
         Some((before, query)) => (before, Some(query.to_owned())),
         None => (text, None),
     }
+}
+
+/// Splits the host of a URL into its name without brackets and the digits of its port.
+pub(crate) fn split_hostname(host: &str) -> (&str, &str) {
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) => (name, port),
+        _ => (host, ""),
+    };
+    (name.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(name), port)
 }
 
 fn parse_user(text: &str) -> Result<String, String> {
@@ -252,6 +283,8 @@ mod tests {
             ("unix:b.sock", "unix:b.sock"),
             ("unixs://a/b c", "unixs://a/b%20c"),
             ("localhost:80", "localhost:80"),
+            ("a%3Ab/c", "a%3Ab/c"),
+            ("a%3Ab c/d", "./a:b%20c/d"),
             ("x", "x"),
             ("", ""),
         ];
@@ -292,5 +325,20 @@ mod tests {
         let url = GoUrl::parse("HTTP://[fe80::1%25eth0]:2380/a%20b").expect("a valid URL");
         let parts = (url.scheme(), url.host(), url.path());
         assert_eq!(parts, ("http", "[fe80::1%eth0]:2380", "/a b"));
+    }
+
+    #[test]
+    fn a_host_has_a_name_and_a_port() {
+        for (text, name, port) in [
+            ("http://[fe80::1%25eth0]:2380", "fe80::1%eth0", "2380"),
+            ("http://[::1]", "::1", ""),
+            ("http://a:", "a", ""),
+            ("http://a", "a", ""),
+            ("http://:1", "", "1"),
+            ("unix:b.sock", "", ""),
+        ] {
+            let url = GoUrl::parse(text).expect(text);
+            assert_eq!((url.hostname(), url.port()), (name, port), "{text}");
+        }
     }
 }

@@ -145,10 +145,11 @@ mod tests {
 
     use super::*;
     use crate::message::frame_message;
+    use crate::receive_budget::ReceiveBudget;
     use crate::transport::tests::STOPPED;
 
     fn blocking() -> BlockingPool {
-        BlockingPool::new(STOPPED)
+        BlockingPool::new(ReceiveBudget::new(1, "too many requests"), STOPPED)
     }
 
     fn gzipped(bytes: &[u8]) -> Bytes {

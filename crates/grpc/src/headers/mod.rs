@@ -15,7 +15,7 @@ mod web;
 
 use std::time::Duration;
 
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CONTENT_TYPE, HOST, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 
@@ -78,6 +78,10 @@ impl Headers {
         };
         if let Err(malformed) = binary::validate(&parts.headers) {
             return rejected(StatusCode::BAD_REQUEST, Code::Internal, malformed.to_string());
+        }
+        if parts.uri.authority().is_none() && !parts.headers.contains_key(HOST) {
+            let text = "no host or :authority header present".to_owned();
+            return rejected(StatusCode::BAD_REQUEST, Code::Internal, text);
         }
         if parts.method != http::Method::POST {
             let method = parts.method.as_str();

@@ -13,7 +13,7 @@ fn methods() -> MethodTable {
 }
 
 fn parts(headers: &[(&str, &str)]) -> Parts {
-    let mut request = Request::post(PATH);
+    let mut request = Request::post(format!("http://localhost:2379{PATH}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -75,6 +75,19 @@ fn other_http_methods_than_post_are_refused() {
     parts.method = http::Method::GET;
     let text = "Received a HEADERS frame with :method \"GET\" which should be POST";
     assert_eq!(response_of(Headers::read(&parts).unwrap_err()), expected(405, "13", text));
+}
+
+#[test]
+fn a_call_without_a_host_is_refused() {
+    let without = |headers: &[(&str, &str)]| {
+        let mut parts = parts(headers);
+        parts.uri = http::Uri::from_static(PATH);
+        Headers::read(&parts)
+    };
+    let text = "no host or :authority header present";
+    let refused = response_of(without(&[("content-type", GRPC)]).unwrap_err());
+    assert_eq!(refused, expected(400, "13", text));
+    assert!(without(&[("content-type", GRPC), ("host", "a")]).is_ok());
 }
 
 #[test]

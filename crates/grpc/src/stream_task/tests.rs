@@ -3,12 +3,16 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::*;
 use crate::body::Body;
 use crate::observer::tests::{CodeObserver, Codes};
 use crate::status::Code;
 use crate::transport::tests::STOPPED;
+
+/// Bound on the wait for a frame. Far above the usual time, since test machines are busy.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Streams with the codes that they ended with.
 struct Streams {
@@ -36,17 +40,17 @@ impl Streams {
     }
 }
 
-/// Writes one chunk and then never ends. The receiver of `_held` learns when the handler is
+/// Writes one chunk and then never ends. The receiver of `_held` completes when the handler is
 /// dropped.
 async fn write_and_hang(sink: Sink, _held: oneshot::Sender<()>) -> Result<(), Status> {
     sink.write(|out| out.resize(CHUNK_BYTES, 0));
     pending().await
 }
 
-/// Returns the lengths of all data frames and the status code of the trailers.
+/// Returns the lengths of the chunks of a stream, and its status.
 async fn frames(mut body: Body<CodeObserver>) -> (Vec<usize>, String) {
     let mut lengths = Vec::new();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = timeout(FRAME_TIMEOUT, body.frame()).await.expect("a frame in time") {
         match frame.unwrap().into_data() {
             Ok(data) => lengths.push(data.len()),
             Err(frame) => {

@@ -1,8 +1,8 @@
 //! Checks compactions: compacted revisions stay unreadable, and no other read is refused.
 //!
 //! A compaction takes effect at some instant between its request and its response and creates no
-//! revision. So the checks use time: after the response the old revisions are gone, and before the
-//! request they were readable.
+//! revision. So the checks use time: after the response the old revisions are compacted, and before
+//! the request they were readable.
 
 use super::timeline::{Timeline, describe, is_linearizable};
 use crate::record::{History, Op, Operation, Outcome, Range, Refusal, Request};
@@ -63,16 +63,16 @@ impl FinishedCompactions {
         let Some((compacted, by)) = self.furthest_before(operation.invoked_ns) else {
             return Ok(());
         };
-        let gone = match &operation.request {
+        let reads_compacted = match &operation.request {
             Request::Compact { revision } => *revision <= compacted,
             request if is_linearizable(request) => executed_reads(operation)
                 .any(|range| range.revision > 0 && range.revision < compacted),
             _ => false,
         };
-        if !gone {
+        if !reads_compacted {
             return Ok(());
         }
-        let text = format!("{operation}; it was gone by then: {}", history.operations[by]);
+        let text = format!("{operation}; it was compacted by then: {}", history.operations[by]);
         Err(Violation::new(Rule::Compaction, text))
     }
 }

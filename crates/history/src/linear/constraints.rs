@@ -37,7 +37,7 @@ pub(crate) struct Constraints<'a> {
 
 impl<'a> Constraints<'a> {
     /// Collects the constraints of all responses and of the trusted watches.
-    pub(crate) fn new(history: &'a History, believed: &[Coverage<'_>]) -> Constraints<'a> {
+    pub(crate) fn new(history: &'a History, trusted: &[Coverage<'_>]) -> Constraints<'a> {
         let mut constraints = Constraints::default();
         for operation in &history.operations {
             if let Outcome::Answered { response, .. } = &operation.outcome {
@@ -52,10 +52,10 @@ impl<'a> Constraints<'a> {
             last.kvs.iter().for_each(|kv| constraints.add_kv(kv, last.revision));
         }
         for (i, watch) in history.watches.iter().enumerate() {
-            let believed = believed.iter().any(|coverage| coverage.watch == i);
+            let trusted = trusted.iter().any(|coverage| coverage.watch == i);
             for response in &watch.responses {
                 if let WatchBody::Events(events) = &response.body {
-                    events.iter().for_each(|event| constraints.add_event(event, believed));
+                    events.iter().for_each(|event| constraints.add_event(event, trusted));
                 }
             }
         }
@@ -118,12 +118,12 @@ impl<'a> Constraints<'a> {
 
     /// Records the value even if the watch is not trusted: two writes are interchangeable only if
     /// no observation can tell them apart.
-    fn add_event(&mut self, event: &'a Event, believed: bool) {
+    fn add_event(&mut self, event: &'a Event, trusted: bool) {
         let put = Some(&event.kv).filter(|_| !event.delete);
         for (kv, as_of) in [(put, event.kv.modified), (event.prev.as_ref(), event.kv.modified - 1)]
         {
             match kv {
-                Some(kv) if believed => self.add_kv(kv, as_of),
+                Some(kv) if trusted => self.add_kv(kv, as_of),
                 Some(kv) => _ = self.observed.insert((&kv.key, &kv.value)),
                 None => {}
             }

@@ -105,7 +105,7 @@ impl Search<'_> {
             return None;
         }
         let text = format!(
-            "by {} ms the keys of lease {lease} were gone, at revision {revision}; it lives until {} ms at least: {by}",
+            "by {} ms the keys of lease {lease} were deleted, at revision {revision}; the lease is valid until {} ms at least: {by}",
             Millis(seen.at_ns),
             Millis(until)
         );

@@ -39,9 +39,9 @@ struct Lease {
     /// The earliest expiry time, and the operation that implies it.
     alive_until: Option<(u64, usize)>,
     /// The time of the first request to revoke the lease.
-    revoke_asked_ns: Option<u64>,
+    revoke_requested_ns: Option<u64>,
     /// The revision at which the lease was certainly revoked, and the operation that implies it.
-    gone_at: Option<(i64, usize)>,
+    ended_at: Option<(i64, usize)>,
 }
 
 /// The known facts about all leases.
@@ -81,9 +81,9 @@ impl<'a> Leases<'a> {
         if known.and_then(|lease| lease.usable_from).is_none_or(|from| from > revision) {
             return Err(format!("lease {lease} had not been granted by then"));
         }
-        match known.filter(|lease| lease.grants == 1).and_then(|lease| lease.gone_at) {
-            Some((gone, by)) if gone < revision => {
-                Err(format!("lease {lease} was gone by then: {}", self.history.operations[by]))
+        match known.filter(|lease| lease.grants == 1).and_then(|lease| lease.ended_at) {
+            Some((ended_at, by)) if ended_at < revision => {
+                Err(format!("lease {lease} had ended by then: {}", self.history.operations[by]))
             }
             _ => Ok(()),
         }
@@ -104,7 +104,7 @@ impl<'a> Leases<'a> {
         let done = leases_used(operation, &response.body);
         done.into_iter().try_for_each(|lease| {
             self.permits(lease, response.revision)
-                .map_err(|why| Violation::new(Rule::Lease, format!("{operation}; {why}")))
+                .map_err(|reason| Violation::new(Rule::Lease, format!("{operation}; {reason}")))
         })
     }
 
@@ -119,14 +119,14 @@ impl<'a> Leases<'a> {
             }
             _ => return Ok(()),
         };
-        let asked = leases_named(&operation.request);
+        let named = leases_named(&operation.request);
         let alive =
-            asked.iter().all(|lease| self.certainly_alive(*lease, operation.invoked_ns, at_ns));
-        if asked.is_empty() || !alive {
+            named.iter().all(|lease| self.certainly_alive(*lease, operation.invoked_ns, at_ns));
+        if named.is_empty() || !alive {
             return Ok(());
         }
-        let why = asked.iter().find_map(|lease| self.alive_until(*lease));
-        let text = match why {
+        let promise = named.iter().find_map(|lease| self.alive_until(*lease));
+        let text = match promise {
             Some((until, by)) => {
                 format!("{operation}; it lives until {} ms at least: {by}", Millis(until))
             }
@@ -152,7 +152,7 @@ impl<'a> Leases<'a> {
         let Some(known) = self.leases.get(&lease) else { return false };
         known.grants == 1
             && known.granted_ns.is_some_and(|at| at < from_ns)
-            && known.revoke_asked_ns.is_none_or(|at| at > to_ns)
+            && known.revoke_requested_ns.is_none_or(|at| at > to_ns)
             && known.alive_until.is_some_and(|(until, _)| until > to_ns)
     }
 
@@ -177,10 +177,10 @@ impl<'a> Leases<'a> {
             }
             (Request::Revoke { lease }, answer) if !refused => {
                 let known = self.leases.entry(*lease).or_default();
-                let asked = known.revoke_asked_ns.unwrap_or(u64::MAX);
-                known.revoke_asked_ns = Some(asked.min(operation.invoked_ns));
+                let earlier = known.revoke_requested_ns.unwrap_or(u64::MAX);
+                known.revoke_requested_ns = Some(earlier.min(operation.invoked_ns));
                 if let Some((_, response)) = answer {
-                    known.gone_at = known.gone_at.or(Some((response.revision, i)));
+                    known.ended_at = known.ended_at.or(Some((response.revision, i)));
                 }
             }
             _ => {}

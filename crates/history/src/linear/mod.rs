@@ -79,7 +79,7 @@ use crate::watch::Coverage;
 pub(crate) fn check(
     history: &History,
     options: &Options,
-    mut believed: Vec<Coverage<'_>>,
+    mut trusted: Vec<Coverage<'_>>,
 ) -> Result<Log, Violation> {
     let timeline = Timeline::new(history);
     let table = RevisionTable::new(history, timeline.last_revision())?;
@@ -107,11 +107,11 @@ pub(crate) fn check(
         Search::new(input).run()
     };
     loop {
-        match search(&believed) {
+        match search(&trusted) {
             Ok(log) => return Ok(log),
-            Err(no_order) if believed.is_empty() => return Err(no_order.violation),
-            Err(NoOrder { contradicting_watch: Some(i), .. }) => _ = believed.remove(i),
-            Err(NoOrder { contradicting_watch: None, .. }) => believed.clear(),
+            Err(no_order) if trusted.is_empty() => return Err(no_order.violation),
+            Err(NoOrder { contradicting_watch: Some(i), .. }) => _ = trusted.remove(i),
+            Err(NoOrder { contradicting_watch: None, .. }) => trusted.clear(),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::model::{KeyHistory, relates};
 use crate::record::{Compare, Delete, History, Kv, Op, Put, Range, Request, Span, Target};
 use crate::watch::Coverage;
 
-/// When each key is overwritten and when it is observed.
+/// The revisions at which keys are overwritten and observed.
 #[derive(Debug)]
 pub(crate) struct Observable<'a> {
     /// By key: the revisions that certainly put it.
@@ -104,8 +104,8 @@ impl<'a> Observable<'a> {
             if self.is_observed(kv, now) {
                 (&kv.value, kv.modified).hash(&mut hasher);
             } else {
-                let asking = self.compares.iter().filter(|it| it.span.contains(&kv.key));
-                asking.for_each(|compare| relates(compare, Some(kv)).hash(&mut hasher));
+                let compares = self.compares.iter().filter(|it| it.span.contains(&kv.key));
+                compares.for_each(|compare| relates(compare, Some(kv)).hash(&mut hasher));
             }
         }
         hasher.finish()
@@ -142,15 +142,17 @@ fn observed_spans(request: &Request) -> Vec<Span> {
     }
 }
 
+/// Returns the key whose previous value a put reveals.
 fn put_observes(put: &Put) -> Option<Span> {
     put.prev_kv.then(|| Span::one(&put.key))
 }
 
+/// Returns the span whose previous values a delete reveals.
 fn delete_observes(delete: &Delete) -> Option<Span> {
     delete.prev_kv.then(|| delete.span.clone())
 }
 
-/// A count reveals no value.
+/// Returns the span whose values a read reveals; none for a count.
 fn range_observes(range: &Range) -> Option<Span> {
     (!range.count_only).then(|| range.span.clone())
 }

@@ -30,11 +30,11 @@ impl Search<'_> {
     /// Checks that no key is attached to a lease that has ended earlier in this order.
     pub(super) fn check_leases(&self, writer: Writer, changes: &[Change]) -> StepResult {
         let leases = changes.iter().filter_map(|change| change.after.as_ref().map(|kv| kv.lease));
-        let late = |lease: &i64| {
+        let has_ended = |lease: &i64| {
             self.ended.iter().any(|(ended, _)| ended == lease)
                 && self.input.leases.granted_at_most_once(*lease)
         };
-        let Some(lease) = leases.filter(|lease| *lease != 0).find(late) else { return Ok(()) };
+        let Some(lease) = leases.filter(|lease| *lease != 0).find(has_ended) else { return Ok(()) };
         let revision = self.keys.revision() + 1;
         let text = format!(
             "revision {revision}, {}, puts a key on lease {lease}, which ended at an earlier revision",
@@ -77,14 +77,14 @@ impl Search<'_> {
 
     /// Checks that a revoked lease has no keys left, whichever revision the revocation made.
     fn check_revoked(&self, observation: &Observation<'_>, lease: i64) -> StepResult {
-        let kept: Vec<&Kv> = self.keys.attached(lease).map(|kv| &**kv).collect();
-        if kept.is_empty() {
+        let remaining: Vec<&Kv> = self.keys.attached(lease).map(|kv| &**kv).collect();
+        if remaining.is_empty() {
             return Ok(());
         }
         let text = format!(
             "{}; yet it still has {}",
             self.describe_observer(observation.observer),
-            joined(&kept, ", ")
+            joined(&remaining, ", ")
         );
         let violation = Violation::new(Rule::Lease, text);
         Err(Failure::new(violation, self.depends_on(&observation.request, self.keys.revision())))

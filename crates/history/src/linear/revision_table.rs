@@ -202,7 +202,7 @@ fn well_formed(operation: &Operation, at_ns: u64, response: &Response) -> Result
     if response.revision < least {
         return malformed("impossible revision");
     }
-    if !answers(&operation.request, &response.body) {
+    if !body_matches(&operation.request, &response.body) {
         return malformed("response of the wrong kind");
     }
     if executed_reads(&operation.request, &response.body)
@@ -230,11 +230,11 @@ fn executed_reads<'a>(request: &'a Request, body: &Body) -> impl Iterator<Item =
 }
 
 /// Reports whether a response has the form that belongs to its request.
-fn answers(request: &Request, body: &Body) -> bool {
+fn body_matches(request: &Request, body: &Body) -> bool {
     match (request, body) {
         (Request::Txn(txn), Body::Txn { succeeded, results }) => {
             let ops = if *succeeded { &txn.then } else { &txn.otherwise };
-            ops.len() == results.len() && ops.iter().zip(results).all(|(op, it)| answers_op(op, it))
+            ops.len() == results.len() && ops.iter().zip(results).all(|(op, it)| op_matches(op, it))
         }
         (Request::Put(_), Body::Put { .. })
         | (Request::Delete(_), Body::Delete { .. })
@@ -247,7 +247,7 @@ fn answers(request: &Request, body: &Body) -> bool {
     }
 }
 
-fn answers_op(op: &Op, body: &Body) -> bool {
+fn op_matches(op: &Op, body: &Body) -> bool {
     matches!(
         (op, body),
         (Op::Put(_), Body::Put { .. })

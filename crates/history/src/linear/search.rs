@@ -79,7 +79,7 @@ pub(crate) struct Search<'a> {
     writers: Vec<Writer>,
     /// Leases that have ended in this order, with the revision of their end.
     pub(super) ended: Vec<(i64, i64)>,
-    /// Which unknown writes are in use.
+    /// Whether each unknown write is in use, by its position.
     pub(super) used: Vec<bool>,
     used_digest: u64,
     choices: Vec<Choice>,
@@ -96,7 +96,8 @@ pub(crate) struct Search<'a> {
 pub(crate) struct NoOrder {
     /// The failure at the highest revision.
     pub(crate) violation: Violation,
-    /// The trusted watch without which the search would have come further, by its position.
+    /// The position of the trusted watch without which the search would have reached a higher
+    /// revision.
     pub(crate) contradicting_watch: Option<usize>,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs the search. Returns an order, or the failure that came furthest.
+    /// Runs the search. Returns an order, or the failure at the highest revision.
     pub(crate) fn run(mut self) -> Result<Log, NoOrder> {
         let mut step = self.check_observations();
         loop {
@@ -236,8 +237,8 @@ impl<'a> Search<'a> {
         let keys = if self.steps < EASY_STEPS_PER_REVISION * table.last().unsigned_abs() {
             self.keys.digest()
         } else {
-            let made = || Observable::new(history, table, constraints, unknown_writes, watches);
-            self.observable.get_or_init(made).digest(&self.keys)
+            let build = || Observable::new(history, table, constraints, unknown_writes, watches);
+            self.observable.get_or_init(build).digest(&self.keys)
         };
         keys ^ digest(&ended)
     }
@@ -317,11 +318,12 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Ends the search as undecided.
     fn give_up(mut self) -> NoOrder {
-        let why = self.deepest.take().map(|(_, it)| it.violation.to_string());
+        let deepest = self.deepest.take().map(|(_, it)| it.violation.to_string());
         let text = format!(
-            "no order was found in {STEPS_MAX} steps; what came furthest failed by: {}",
-            why.unwrap_or_default()
+            "no order was found in {STEPS_MAX} steps; the deepest attempt failed: {}",
+            deepest.unwrap_or_default()
         );
         NoOrder { violation: Violation::new(Rule::Undecided, text), contradicting_watch: None }
     }

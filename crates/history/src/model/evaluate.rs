@@ -47,11 +47,11 @@ impl Draft<'_> {
 
     /// Returns the keys of `span` as this request sees them.
     fn select(&self, span: &Span) -> Vec<Arc<Kv>> {
-        let kept = self.keys.range_at(span, self.keys.revision());
+        let stored = self.keys.range_at(span, self.keys.revision());
         if self.changes.is_empty() {
-            return kept.cloned().collect();
+            return stored.cloned().collect();
         }
-        let mut found: BTreeMap<&str, &Arc<Kv>> = kept.map(|kv| (kv.key.as_str(), kv)).collect();
+        let mut found: BTreeMap<&str, &Arc<Kv>> = stored.map(|kv| (kv.key.as_str(), kv)).collect();
         for change in self.changes.iter().filter(|change| span.contains(&change.key)) {
             match &change.after {
                 Some(kv) => found.insert(&change.key, kv),
@@ -78,21 +78,21 @@ impl Draft<'_> {
     }
 
     fn delete(&mut self, delete: &Delete) -> Body {
-        let gone = self.select(&delete.span);
-        let prevs = if delete.prev_kv { owned(&gone) } else { Vec::new() };
-        let deleted = count(gone.len());
-        self.remove(gone);
+        let removed = self.select(&delete.span);
+        let prevs = if delete.prev_kv { owned(&removed) } else { Vec::new() };
+        let deleted = count(removed.len());
+        self.remove(removed);
         Body::Delete { deleted, prevs }
     }
 
     fn revoke(&mut self, lease: i64) -> Body {
-        let gone = self.keys.attached(lease).cloned().collect();
-        self.remove(gone);
+        let removed = self.keys.attached(lease).cloned().collect();
+        self.remove(removed);
         Body::Revoke
     }
 
-    fn remove(&mut self, gone: Vec<Arc<Kv>>) {
-        self.changes.extend(gone.into_iter().map(|kv| Change {
+    fn remove(&mut self, removed: Vec<Arc<Kv>>) {
+        self.changes.extend(removed.into_iter().map(|kv| Change {
             key: kv.key.clone(),
             before: Some(kv),
             after: None,
@@ -166,5 +166,5 @@ fn owned(kvs: &[Arc<Kv>]) -> Vec<Kv> {
 }
 
 fn count(number: usize) -> i64 {
-    i64::try_from(number).expect("keys in memory can be counted")
+    i64::try_from(number).expect("a number of keys in memory fits in an i64")
 }

@@ -18,8 +18,8 @@ pub struct Model {
 
 impl Default for Model {
     fn default() -> Model {
-        // Compat: as in etcd, the first compaction to revision 0 succeeds, so nothing compacted is
-        // -1.
+        // Compat: as in etcd, the first compaction to revision 0 succeeds, so -1 means that nothing
+        // is compacted.
         Model { keys: KeyHistory::default(), leases: BTreeMap::new(), compacted: -1 }
     }
 }
@@ -68,7 +68,8 @@ impl Model {
     /// Expires a lease: revokes it together with its keys.
     pub fn expire(&mut self, lease: i64) {
         if self.leases.contains_key(&lease) {
-            self.apply(&Request::Revoke { lease }).expect("the lease exists");
+            self.apply(&Request::Revoke { lease })
+                .expect("only a missing lease is refused, and this one exists");
         }
     }
 
@@ -113,13 +114,13 @@ impl Model {
     }
 
     fn admit_lease(&self, lease: i64) -> Result<(), Refusal> {
-        let there = lease == 0 || self.leases.contains_key(&lease);
-        if there { Ok(()) } else { Err(Refusal::LeaseNotFound) }
+        let exists = lease == 0 || self.leases.contains_key(&lease);
+        if exists { Ok(()) } else { Err(Refusal::LeaseNotFound) }
     }
 
     fn admit_read(&self, range: &Range) -> Result<(), Refusal> {
-        let gone = range.revision > 0 && range.revision < self.compacted;
-        if gone { Err(Refusal::Compacted) } else { Ok(()) }
+        let is_compacted = range.revision > 0 && range.revision < self.compacted;
+        if is_compacted { Err(Refusal::Compacted) } else { Ok(()) }
     }
 }
 

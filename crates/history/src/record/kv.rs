@@ -37,8 +37,8 @@ impl fmt::Display for Kv {
     }
 }
 
-/// Tells serde to omit a zero.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+/// Returns whether serde omits a field.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde's skip_serializing_if")]
 pub(crate) fn is_zero(number: &i64) -> bool {
     *number == 0
 }

@@ -88,7 +88,7 @@ pub enum Refusal {
 impl Body {
     /// Reports whether the request changed something, so that the header's revision is its own.
     ///
-    /// Returns `None` for a revocation, whose response does not tell.
+    /// Returns `None` for a revocation, whose response does not show it.
     #[must_use]
     pub fn wrote(&self) -> Option<bool> {
         match self {
@@ -144,7 +144,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// `[a=.., b=..]`.
+/// Formats keys as `[a=.., b=..]`.
 fn list(kvs: &[Kv]) -> String {
     format!("[{}]", joined(kvs, ", "))
 }

@@ -118,10 +118,10 @@ impl Event {
 impl fmt::Display for WatchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "watch {} from {}", self.span, self.start)?;
-        for (asked, word) in
+        for (is_set, word) in
             [(self.prev_kv, "prev_kv"), (self.no_put, "no puts"), (self.no_delete, "no deletes")]
         {
-            if asked {
+            if is_set {
                 write!(f, ", {word}")?;
             }
         }

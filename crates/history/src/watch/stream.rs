@@ -74,8 +74,9 @@ impl<'a> StreamState<'a> {
         let Watch { request, .. } = self.watch;
         let text = || format!("{event}");
         let after = |what: i64| format!("{event}, after {what}");
-        let wanted = request.wants(&event.kv.key, event.delete) && revision >= self.from;
-        self.require(wanted, Rule::Filter, response, text)?;
+        let is_requested_event =
+            request.wants(&event.kv.key, event.delete) && revision >= self.from;
+        self.require(is_requested_event, Rule::Filter, response, text)?;
         let new = self.seen.insert((revision, &event.kv.key));
         self.require(new, Rule::Unique, response, text)?;
         self.require(revision >= self.last, Rule::Ordered, response, || after(self.last))?;
@@ -86,8 +87,10 @@ impl<'a> StreamState<'a> {
         self.require(revision > marked, Rule::Bookmarkable, response, || {
             format!("{event}, after progress {marked}")
         })?;
-        let asked = request.prev_kv || event.prev.is_none();
-        self.require(asked, Rule::PrevKv, response, || format!("{event}, which was not requested"))
+        let is_requested = request.prev_kv || event.prev.is_none();
+        self.require(is_requested, Rule::PrevKv, response, || {
+            format!("{event}, which was not requested")
+        })
     }
 
     fn check_progress(&mut self, response: &WatchResponse) -> Result<(), Violation> {
@@ -111,16 +114,16 @@ impl<'a> StreamState<'a> {
     ) -> Result<(), Violation> {
         // Compat: as in etcd, a cancellation for a missing permission carries no compact revision.
         if compacted == 0 {
-            let why = || "without a compaction".into();
-            return self.require(options.has_permissions, Rule::Canceled, response, why);
+            let text = || "without a compaction".into();
+            return self.require(options.has_permissions, Rule::Canceled, response, text);
         }
         let next = self.from.max(self.last + 1).max(self.progress + 1);
         self.require(next < compacted, Rule::Canceled, response, || {
             format!("compacted to {compacted}, but the watch needed nothing before {next}")
         })?;
-        let asked =
+        let is_requested =
             options.auto_compaction || compaction_requested(history, compacted, response.at_ns);
-        self.require(asked, Rule::Canceled, response, || {
+        self.require(is_requested, Rule::Canceled, response, || {
             format!("compacted to {compacted}, which no client requested")
         })
     }

@@ -165,7 +165,7 @@ fn leased(gone_ms: u64, more: Vec<history::Operation>) -> History {
 fn a_lease_that_expires_early_is_rejected() {
     accept(&leased(2011, vec![]));
     let text = reject(&leased(1900, vec![]), Rule::ExpiredEarly);
-    assert!(text.contains("by 1900 ms the keys of lease 7 were gone, at revision 3"), "{text}");
+    assert!(text.contains("by 1900 ms the keys of lease 7 were deleted, at revision 3"), "{text}");
     assert!(text.contains("until 2010 ms at least"), "{text}");
     // A lead of the member's clock is tolerated up to the slack.
     let options = Options { lease_slack_ns: 200 * MS, ..Options::default() };
@@ -212,7 +212,7 @@ fn a_put_on_a_missing_lease_is_rejected() {
     after_its_end.operations.extend([revoke, put]);
     let text = reject(&after_its_end, Rule::Lease);
     assert!(
-        text.contains("lease 7 was gone by then: client 1 (50..60 ms): revoke lease 7"),
+        text.contains("lease 7 had ended by then: client 1 (50..60 ms): revoke lease 7"),
         "{text}"
     );
     reject(&history(vec![answered(1, 1, 2, put_on("b", "1", 9), 2, PUT)]), Rule::Lease);

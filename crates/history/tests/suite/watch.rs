@@ -177,10 +177,10 @@ fn unrequested_events_are_rejected() {
 
 #[test]
 fn wrong_previous_values_are_rejected() {
-    let asked = WatchRequest { prev_kv: true, ..WatchRequest::from(Span::one("a"), 4) };
+    let request = WatchRequest { prev_kv: true, ..WatchRequest::from(Span::one("a"), 4) };
     let with_prev = |prev| {
         let event = Event { prev, ..delete_a() };
-        watched(asked.clone(), vec![created(), (13, 4, events(&[event]))])
+        watched(request.clone(), vec![created(), (13, 4, events(&[event]))])
     };
     accept(&with_prev(Some(a2())));
     reject(&with_prev(Some(a1())), Rule::PrevKv);

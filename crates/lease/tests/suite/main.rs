@@ -25,7 +25,7 @@ use backend::schema::version::Version;
 use backend::{Backend, Read as _};
 use bytes::Bytes;
 use env::{SimClock, SimDisk};
-use lease::{Checkpoint, Config, GrantError, Lessor, RenewError, Renewal, RevokeError, Turn};
+use lease::{Checkpoint, Config, GrantError, Lessor, LessorTurn, RenewError, Renewal, RevokeError};
 use types::LeaseId;
 
 const V3_5: Option<Version> = Some(Version::new(3, 5));
@@ -100,7 +100,7 @@ impl Fixture {
         self.lessor.promote(extend, self.now);
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> LessorTurn {
         self.lessor.turn(self.now)
     }
 

@@ -77,16 +77,16 @@ proptest! {
 
     #[test]
     fn no_lease_expires_before_its_promised_time(steps in vec(step(), 1..120)) {
-        let mut world = World::new(true);
-        steps.into_iter().for_each(|step| world.step(step));
-        world.everything_expires_in_the_end();
+        let mut checker = Checker::new(true);
+        steps.into_iter().for_each(|step| checker.step(step));
+        checker.everything_expires_in_the_end();
     }
 
     #[test]
     fn a_lessor_is_a_map_with_deadlines(steps in vec(late_step(), 1..120)) {
-        let mut world = World::new(false);
-        steps.into_iter().for_each(|step| world.step(step));
-        world.everything_expires_in_the_end();
+        let mut checker = Checker::new(false);
+        steps.into_iter().for_each(|step| checker.step(step));
+        checker.everything_expires_in_the_end();
     }
 }
 
@@ -104,7 +104,7 @@ struct Lease {
 }
 
 /// The lessor and the model.
-struct World {
+struct Checker {
     fixture: Fixture,
     leases: BTreeMap<i64, Lease>,
     primary: bool,
@@ -138,9 +138,9 @@ impl Lease {
     }
 }
 
-impl World {
-    fn new(prompt: bool) -> World {
-        World {
+impl Checker {
+    fn new(prompt: bool) -> Checker {
+        Checker {
             fixture: Fixture::new(CONFIG),
             leases: BTreeMap::new(),
             primary: false,
@@ -366,7 +366,7 @@ impl World {
         self.leases.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| self.revoke(id));
         // Their queue entries are stale.
         self.fixture.now += CONFIG.checkpoint_interval + seconds(60);
-        assert_eq!(self.fixture.turn(), lease::Turn::default());
+        assert_eq!(self.fixture.turn(), lease::LessorTurn::default());
         self.compare();
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lease::{Config, RenewError, Renewal};
+use testkit::waiting::{SetOnDrop, wait_until};
 use types::LeaseId;
 
 use super::{Fixture, millis};
@@ -34,8 +35,8 @@ fn a_renewed_lease_does_not_expire() {
             let (fixture, shared) = (&fixture, &shared);
             scope.spawn(move || renew_all(fixture, shared, n));
         });
+        let _stop = SetOnDrop(&shared.stop);
         lead(&fixture, &shared);
-        shared.stop.store(true, Ordering::Relaxed);
     });
     assert!(shared.renewals.load(Ordering::Relaxed) > 0);
     assert_eq!(fixture.lessor.len() as i64, LEASES);
@@ -64,6 +65,8 @@ fn renew_all(fixture: &Fixture, shared: &Shared, n: usize) {
 /// Takes turns as time passes, and now and then demotes and promotes the lessor.
 fn lead(fixture: &Fixture, shared: &Shared) {
     fixture.lessor.promote(millis(1000), millis(0));
+    // No time passes until the other threads run.
+    wait_until("a lease is renewed", || shared.renewals.load(Ordering::Relaxed) > 0);
     for round in 1..=ROUNDS {
         let now = shared.now.fetch_add(100, Ordering::SeqCst) + 100;
         if round % 300 == 0 {

@@ -49,7 +49,7 @@ fn values_keep_their_types_and_order() {
     let text = json(|| {
         info!(
             local_member_id = %"8e9e05c52164694d",
-            "etcd-version" = "3.7.1",
+            "etcd-version" = "3.7.0",
             leases = 3_u64,
             delta = -4_i64,
             ratio = 0.25,
@@ -62,7 +62,7 @@ fn values_keep_their_types_and_order() {
         );
     });
     let expected = concat!(
-        r#""local-member-id":"8e9e05c52164694d","etcd-version":"3.7.1","leases":3,"delta":-4,"#,
+        r#""local-member-id":"8e9e05c52164694d","etcd-version":"3.7.0","leases":3,"delta":-4,"#,
         r#""ratio":0.25,"whole":2,"pre-vote":true,"took":"1.282ms","type":"x""#
     );
     assert_eq!(text, expected);

@@ -6,6 +6,8 @@
 //! | a file, with `--enable-log-rotation` | [`rotate`] |
 //! | `systemd/journal` | [`journal`] |
 
+mod backups;
+mod compress;
 pub(super) mod journal;
 pub(super) mod rotate;
 pub(super) mod stream;

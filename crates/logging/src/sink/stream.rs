@@ -36,16 +36,16 @@ impl<W: Write + Send> Stream<W> {
 
 impl<W: Write + Send> Sink for Stream<W> {
     fn write(&mut self, lines: &[Line]) -> usize {
-        let (mut lost, mut gathered) = (0, 0);
+        let (mut lost, mut buffered) = (0, 0);
         for line in lines {
             self.chunk.extend_from_slice(line.text.as_bytes());
-            gathered += 1;
+            buffered += 1;
             if self.chunk.len() >= CHUNK_BYTES {
-                lost += self.flush(gathered);
-                gathered = 0;
+                lost += self.flush(buffered);
+                buffered = 0;
             }
         }
-        lost + self.flush(gathered)
+        lost + self.flush(buffered)
     }
 }
 

@@ -14,11 +14,11 @@ use logging::{Format, Level, LogConfig, LogGuard, Output, Rotation, StartError};
 use serde_json::Value;
 use tracing::{debug, error, info, warn};
 
-/// Set in the process under test to the folder that it may write to.
+/// Set in the process under test to the directory that it may write to.
 const ROLE: &str = "BOWLINE_LOGGING_TEST_FOLDER";
 const LONG: Duration = Duration::from_secs(30);
 
-/// Returns the folder if this is the process under test.
+/// Returns the directory if this is the process under test.
 fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
@@ -199,16 +199,9 @@ fn systemd_is_notified_when_the_member_serves() {
     let socket = UnixDatagram::bind(&path).unwrap();
     let mut command = command("systemd_is_notified_when_the_member_serves", folder.path());
     let lines = lines_of(&output(command.env("NOTIFY_SOCKET", &path)));
-    let mut said = [0; 16];
-    let len = socket.recv(&mut said).unwrap();
-    assert_eq!(&said[..len], b"READY=1");
+    let mut received = [0; 16];
+    let len = socket.recv(&mut received).unwrap();
+    assert_eq!(&received[..len], b"READY=1");
     let messages: Vec<_> = lines.iter().map(|line| &line["msg"]).collect();
     assert_eq!(messages, ["notifying init daemon", "successfully notified init daemon"]);
-}
-
-#[test]
-fn compression_is_refused_rather_than_ignored() {
-    let rotation = Some(Rotation { compress: true, ..Rotation::default() });
-    let refused = logging::build(&LogConfig { rotation, ..LogConfig::default() });
-    assert!(matches!(refused, Err(StartError::Compress)));
 }

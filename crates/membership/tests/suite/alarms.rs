@@ -42,6 +42,18 @@ fn raising_a_raised_alarm_returns_it_again() {
 }
 
 #[test]
+fn a_corrupt_member_refuses_requests_before_a_full_one() {
+    let (backend, alarms) = (database(), AlarmStore::default());
+    assert_eq!((alarms.refusing(false), alarms.refusing(true)), (None, None));
+    ask(&backend, &alarms, AlarmAction::Activate, 5, AlarmType::Nospace);
+    let full = Some(AlarmType::Nospace);
+    assert_eq!((alarms.refusing(false), alarms.refusing(true)), (None, full));
+    ask(&backend, &alarms, AlarmAction::Activate, 6, AlarmType::Corrupt);
+    let corrupt = Some(AlarmType::Corrupt);
+    assert_eq!((alarms.refusing(false), alarms.refusing(true)), (corrupt, corrupt));
+}
+
+#[test]
 fn clearing_a_cleared_alarm_returns_nothing() {
     let (backend, alarms) = (database(), AlarmStore::default());
     ask(&backend, &alarms, AlarmAction::Activate, 5, AlarmType::Nospace);

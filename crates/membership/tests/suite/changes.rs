@@ -247,10 +247,10 @@ fn a_reader_keeps_its_version_of_the_membership() {
 #[test]
 fn restoring_an_empty_database_keeps_the_initial_members() {
     let backend = database();
-    let told = Membership::of([member(1, false), member(2, false)]);
-    let cluster = Cluster::new(ClusterId(7), ONE, 1, told.clone());
+    let reported = Membership::of([member(1, false), member(2, false)]);
+    let cluster = Cluster::new(ClusterId(7), ONE, 1, reported.clone());
     cluster.restore(&backend.view()).unwrap();
-    assert_eq!(*cluster.now(), told);
+    assert_eq!(*cluster.now(), reported);
 
     let mut tx = backend.begin();
     cluster.remove_member(&mut tx, ONE).unwrap();

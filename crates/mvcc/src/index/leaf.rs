@@ -140,19 +140,19 @@ impl Leaf {
 
     /// Returns the effect of a compaction on each key.
     pub(super) fn plan_compaction(&self, at: i64) -> impl Iterator<Item = KeyCompaction> {
-        (0..self.len()).map(move |place| self.plan_for(place, at))
+        (0..self.len()).map(move |position| self.plan_for(position, at))
     }
 
     /// Returns the leaf after a compaction.
     pub(super) fn compact(&self, at: i64) -> Leaf {
         let mut left = Leaf { newest: self.newest, ..Leaf::default() };
         let mut buffer = Vec::with_capacity(HISTORY_BYTES_MAX);
-        for place in 0..self.len() {
-            let kept = self.plan_for(place, at);
+        for position in 0..self.len() {
+            let kept = self.plan_for(position, at);
             if !kept.empty {
                 buffer.clear();
-                let long = self.compact_one(place, kept, at, &mut buffer);
-                let key = self.keys.key(place);
+                let long = self.compact_one(position, kept, at, &mut buffer);
+                let key = self.keys.key(position);
                 left.keys.push(key, &buffer);
                 left.long.extend(long.map(|long| (key.into(), long)));
             }
@@ -164,15 +164,15 @@ impl Leaf {
     /// Encodes a key index after a compaction, or returns it if it stays long.
     fn compact_one(
         &self,
-        place: usize,
+        position: usize,
         kept: KeyCompaction,
         at: i64,
         out: &mut Vec<u8>,
     ) -> Option<Arc<LongKeyIndex>> {
-        let Some(long) = self.long_at(place) else {
+        let Some(long) = self.long_at(position) else {
             match kept.drops {
-                true => KeyIndex(self.keys.tail(place)).compact(at, out),
-                false => out.extend_from_slice(self.keys.tail(place)),
+                true => KeyIndex(self.keys.tail(position)).compact(at, out),
+                false => out.extend_from_slice(self.keys.tail(position)),
             }
             return None;
         };
@@ -236,9 +236,9 @@ impl Leaf {
     }
 
     fn positions(&self, range: &KeyRange<'_>) -> std::ops::Range<usize> {
-        let place = |key: &[u8]| self.keys.search(key).unwrap_or_else(|place| place);
-        let from = place(range.from);
-        let to = range.to.map_or(self.len(), place);
+        let position = |key: &[u8]| self.keys.search(key).unwrap_or_else(|position| position);
+        let from = position(range.from);
+        let to = range.to.map_or(self.len(), position);
         from..to.max(from)
     }
 

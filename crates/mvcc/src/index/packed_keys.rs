@@ -103,8 +103,8 @@ impl PackedKeys {
 
     pub(super) fn insert(&mut self, at: usize, key: &[u8], tail: &[u8]) {
         let start = self.start(at);
-        let place = self.records() + start;
-        self.splice(place..place, &[key, tail]);
+        let offset = self.records() + start;
+        self.splice(offset..offset, &[key, tail]);
         let key_end = number(start + key.len());
         let slot = Slot { head: 0, key_end, end: key_end + number(tail.len()) };
         self.splice(at * SLOT_BYTES..at * SLOT_BYTES, &[&slot.encode()]);
@@ -246,20 +246,20 @@ impl PackedKeys {
     }
 
     /// Replaces a range of bytes, and moves those after it.
-    fn splice(&mut self, place: Range<usize>, parts: &[&[u8]]) {
+    fn splice(&mut self, range: Range<usize>, parts: &[&[u8]]) {
         let new: usize = parts.iter().map(|part| part.len()).sum();
-        let (len, more) = (self.data.len(), new.saturating_sub(place.len()));
+        let (len, more) = (self.data.len(), new.saturating_sub(range.len()));
         if more > self.data.capacity() - len {
             self.data.reserve_exact(more.max(len >> GROWTH_SHIFT));
         }
         self.data.resize(len + more, 0);
-        self.data.copy_within(place.end..len, place.start + new);
-        let mut at = place.start;
+        self.data.copy_within(range.end..len, range.start + new);
+        let mut at = range.start;
         for part in parts {
             self.data[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
-        self.data.truncate(len - place.len() + new);
+        self.data.truncate(len - range.len() + new);
     }
 
     /// Adjusts the positions of records after the length of an earlier one changed.
@@ -302,8 +302,8 @@ fn read(bytes: &[u8], at: usize) -> u32 {
 
 /// Converts a position. Keys are bounded by the request size, and a node holds little more than one
 /// long key.
-fn number(place: usize) -> u32 {
-    u32::try_from(place).expect("a node is split long before it has 4 GiB")
+fn number(offset: usize) -> u32 {
+    u32::try_from(offset).expect("a node is split long before it has 4 GiB")
 }
 
 #[cfg(test)]
@@ -360,10 +360,10 @@ mod tests {
                         model.insert(key, tail);
                     }
                     Step::Find(key) => {
-                        let place = model.keys().position(|other| *other >= key).unwrap_or(len);
-                        let there = model.contains_key(&key);
-                        prop_assert_eq!(packed.find(&key), there.then_some(place));
-                        prop_assert_eq!(packed.search(&key), if there { Ok(place) } else { Err(place) });
+                        let position = model.keys().position(|other| *other >= key).unwrap_or(len);
+                        let exists = model.contains_key(&key);
+                        prop_assert_eq!(packed.find(&key), exists.then_some(position));
+                        prop_assert_eq!(packed.search(&key), if exists { Ok(position) } else { Err(position) });
                     }
                     Step::SplitAndAppend(at) => {
                         let upper = packed.split_off(at % (len + 1));

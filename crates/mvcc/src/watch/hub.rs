@@ -14,7 +14,7 @@ use super::history::{History, HistoryError};
 use super::hub_state::{HubState, Notifications, StreamState};
 use super::limits::{Limits, PROGRESS_INTERVAL_MIN};
 use super::outbox::{Notify, Outbox};
-use super::progress::Progress;
+use super::progress::ProgressSchedule;
 use super::stream::Stream;
 use super::sync::SyncBatch;
 use crate::event::Event;
@@ -44,7 +44,7 @@ impl Default for Config {
 
 /// The work that is left after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum HubTurn {
     /// More work is ready now.
     Again,
     /// No work is left until the hub calls `wake`.
@@ -76,8 +76,8 @@ pub(super) struct HubShared {
 
 impl Hub {
     /// Creates a hub without watchers, for a store at a revision. Calls `wake` when [`Hub::turn`]
-    /// has work to do, or [`Hub::tick_progress`] has to be called earlier than it said; never with
-    /// a lock held.
+    /// has work to do, or [`Hub::tick_progress`] has to be called earlier than it returned; never
+    /// with a lock held.
     #[must_use]
     pub fn new(revision: i64, config: &Config, wake: Notify) -> Hub {
         let shared = HubShared {
@@ -96,7 +96,7 @@ impl Hub {
     /// Delivers the events of an applied transaction. `publish` makes its revision visible in the
     /// store.
     ///
-    /// Both happen as one step for clients that create a watcher or ask for progress. The changes
+    /// Both happen as one step for clients that create a watcher or request progress. The changes
     /// are already readable in [`History`]. Streams are notified on this thread, after all locks
     /// are released.
     ///
@@ -134,7 +134,8 @@ impl Hub {
             let number = state.stream_number();
             let pending = Arc::clone(&shared.pending);
             let outbox = Arc::new(Outbox::new(number, notify, shared.limits, pending));
-            let progress = Progress::new(now, shared.progress_interval.saturating_add(jitter));
+            let progress =
+                ProgressSchedule::new(now, shared.progress_interval.saturating_add(jitter));
             state.progress_due.insert((progress.due(), number));
             state.streams.insert(number, StreamState::new(Arc::clone(&outbox), progress));
             outbox
@@ -151,7 +152,7 @@ impl Hub {
     ///
     /// If history cannot be read. No event is lost, but the database is damaged and the member has
     /// to stop.
-    pub fn turn(&self, history: &dyn History) -> Result<Next, HistoryError> {
+    pub fn turn(&self, history: &dyn History) -> Result<HubTurn, HistoryError> {
         let _alone = self.shared.turn.lock();
         self.shared.move_victims();
         let compacted = history.compacted();
@@ -206,10 +207,10 @@ impl Hub {
         self.shared.with(|state, notifications| state.begin_sync(compacted, notifications))
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> HubTurn {
         let idle =
             self.shared.state().unsynced.is_empty() && self.shared.streams_with_room().is_empty();
-        if idle { Next::Idle } else { Next::Again }
+        if idle { HubTurn::Idle } else { HubTurn::Again }
     }
 }
 
@@ -222,12 +223,12 @@ impl HubShared {
         result
     }
 
-    /// Asks for a turn.
+    /// Requests a turn.
     pub(super) fn wake(&self) {
         (self.wake)();
     }
 
-    /// Records that a stream with victims has room again, and asks for a turn.
+    /// Records that a stream with victims has room again, and wakes the hub.
     pub(super) fn has_room(&self, stream: u64) {
         self.streams_with_room().insert(stream);
         self.wake();

@@ -46,7 +46,7 @@ pub(super) struct StreamState {
     pub(super) victims: BTreeMap<u64, usize>,
     /// The bytes of the responses that the victims hold.
     pub(super) victim_bytes: usize,
-    pub(super) progress: super::progress::Progress,
+    pub(super) progress: super::progress::ProgressSchedule,
 }
 
 /// Streams to notify after the lock is released.
@@ -144,8 +144,8 @@ impl HubState {
     /// Assigns a watcher without a group to the one that its next revision demands.
     pub(super) fn assign_group(&mut self, slot: usize) {
         if self.watchers[slot].next > self.current {
-            let place = self.synced.add(&self.watchers[slot].span, slot);
-            self.watchers[slot].state = WatcherState::Synced { place };
+            let position = self.synced.add(&self.watchers[slot].span, slot);
+            self.watchers[slot].state = WatcherState::Synced { position };
         } else {
             let ticket = self.ticket();
             self.join_unsynced(slot, ticket);
@@ -173,11 +173,11 @@ impl HubState {
     pub(super) fn leave_group(&mut self, slot: usize) {
         let watcher = &mut self.watchers[slot];
         match &mut watcher.state {
-            WatcherState::Synced { place } => {
-                let place = *place;
-                let moved = self.synced.remove(&watcher.span, place);
+            WatcherState::Synced { position } => {
+                let position = *position;
+                let moved = self.synced.remove(&watcher.span, position);
                 if let Some(moved) = moved {
-                    self.watchers[moved].state = WatcherState::Synced { place };
+                    self.watchers[moved].state = WatcherState::Synced { position };
                 }
             }
             WatcherState::Unsynced { ticket } => drop(self.unsynced.remove(ticket)),
@@ -195,7 +195,10 @@ impl HubState {
 }
 
 impl StreamState {
-    pub(super) fn new(outbox: Arc<Outbox>, progress: super::progress::Progress) -> StreamState {
+    pub(super) fn new(
+        outbox: Arc<Outbox>,
+        progress: super::progress::ProgressSchedule,
+    ) -> StreamState {
         StreamState {
             outbox,
             ids: BTreeMap::new(),
@@ -208,13 +211,13 @@ impl StreamState {
     }
 
     /// Returns whether the client can still cancel a watcher with this id.
-    pub(super) fn knows(&self, id: i64) -> bool {
+    pub(super) fn has_id(&self, id: i64) -> bool {
         self.ids.contains_key(&id) || self.ended.contains(&id)
     }
 
     /// Returns an unused id.
     pub(super) fn choose_id(&mut self) -> i64 {
-        while self.knows(self.next_id) {
+        while self.has_id(self.next_id) {
             self.next_id += 1;
         }
         self.next_id += 1;

@@ -105,7 +105,7 @@ impl IntervalTree {
         let members = Vec::new();
         let node = Node { start, end, members, left: None, right: None, height: 1, max_end: at };
         match self.nodes.get_mut(at) {
-            Some(place) => *place = node,
+            Some(slot) => *slot = node,
             None => self.nodes.push(node),
         }
         at

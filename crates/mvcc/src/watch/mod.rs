@@ -64,7 +64,7 @@ mod hub;
 mod stream;
 
 pub use history::{History, HistoryError};
-pub use hub::{Config, Hub, Next};
+pub use hub::{Config, Hub, HubTurn};
 pub use limits::{Limits, PROGRESS_INTERVAL_MIN};
 pub use outbox::Notify;
 pub use request::{Busy, CreateRequest, Filters, Refusal};

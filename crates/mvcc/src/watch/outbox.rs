@@ -69,7 +69,7 @@ pub(super) enum ResponseBody {
     Compacted(i64),
     Progress {
         /// Whether the client requested it.
-        asked: bool,
+        requested: bool,
     },
     Events {
         batch: EventBatch,
@@ -200,7 +200,7 @@ impl QueuedResponse {
     fn is_answer(&self) -> bool {
         match self.body {
             ResponseBody::Created | ResponseBody::Refused(_) | ResponseBody::Canceled => true,
-            ResponseBody::Progress { asked } => asked,
+            ResponseBody::Progress { requested } => requested,
             ResponseBody::Compacted(_) | ResponseBody::Events { .. } => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Progress: tells clients how far their watchers are while there are no events.
+//! Progress responses: report the revision that watchers have reached while there are no events.
 //!
 //! A progress response at a revision promises that all events up to it precede it in the stream.
 //! There are two kinds:
@@ -17,7 +17,7 @@ use super::outbox::{QueuedResponse, ResponseBody};
 use super::response::NO_WATCH_ID;
 
 /// The schedule of the progress notifications of a stream.
-pub(super) struct Progress {
+pub(super) struct ProgressSchedule {
     interval: Duration,
     due: Duration,
     /// The watchers that want notifications.
@@ -27,9 +27,9 @@ pub(super) struct Progress {
     first: i64,
 }
 
-impl Progress {
-    pub(super) fn new(now: Duration, interval: Duration) -> Progress {
-        Progress { interval, due: now + interval, ids: BTreeSet::new(), first: i64::MIN }
+impl ProgressSchedule {
+    pub(super) fn new(now: Duration, interval: Duration) -> ProgressSchedule {
+        ProgressSchedule { interval, due: now + interval, ids: BTreeSet::new(), first: i64::MIN }
     }
 
     pub(super) fn add(&mut self, id: i64) {
@@ -70,7 +70,7 @@ impl HubState {
         if stream.ids.is_empty() || !current {
             return false;
         }
-        let body = ResponseBody::Progress { asked: true };
+        let body = ResponseBody::Progress { requested: true };
         let item = QueuedResponse { watch_id: NO_WATCH_ID, revision: self.current, body };
         let notify = stream.outbox.push(item);
         notifications.add(&stream.outbox, notify);
@@ -114,7 +114,7 @@ impl HubState {
         let room = stream.outbox.has_room();
         if room {
             let outbox = Arc::clone(&stream.outbox);
-            let body = ResponseBody::Progress { asked: false };
+            let body = ResponseBody::Progress { requested: false };
             let item = QueuedResponse { watch_id: id, revision: self.current, body };
             notifications.add(&outbox, outbox.push(item));
         }

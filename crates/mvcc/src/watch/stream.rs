@@ -143,7 +143,7 @@ impl Stream {
         let stream = state.stream(self.outbox.stream);
         if watcher.id == 0 {
             watcher.id = stream.choose_id();
-        } else if stream.knows(watcher.id) {
+        } else if stream.has_id(watcher.id) {
             return Err(Refusal::DuplicateId);
         }
         if request.progress_notify {

@@ -31,9 +31,9 @@ pub(super) struct Watcher {
 /// The group of a watcher.
 #[derive(Debug)]
 pub(super) enum WatcherState {
-    /// Up to date. `place` is its position in a list of the
+    /// Up to date. `position` is its index in a list of the
     /// [`WatcherGroup`](super::watcher_group::WatcherGroup) `synced`.
-    Synced { place: usize },
+    Synced { position: usize },
     /// Behind, and waiting for a sync.
     Unsynced { ticket: u64 },
     /// Part of the current sync.

@@ -5,8 +5,8 @@
 //!   ranges   [a, c) → [2]     [b, open) → [5, 7]  an interval tree
 //! ```
 //!
-//! Members are numbers that the caller chooses. Each has a *place* in its list, which the caller
-//! stores, so that it is removed without a search: the last member of the list takes its place.
+//! Members are numbers that the caller chooses. Each has a *position* in its list, which the caller
+//! stores, so that it is removed without a search: the last member of the list takes its position.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl WatcherGroup {
         self.len
     }
 
-    /// Adds a member. Returns its place.
+    /// Adds a member. Returns its position in the list.
     pub(super) fn add(&mut self, span: &KeySpan, member: usize) -> usize {
         let members = match span {
             KeySpan::Key(key) => self.keys.entry(key.clone()).or_default(),
@@ -41,15 +41,15 @@ impl WatcherGroup {
     }
 
     /// Removes a member. Returns the member that took its place.
-    pub(super) fn remove(&mut self, span: &KeySpan, place: usize) -> Option<usize> {
+    pub(super) fn remove(&mut self, span: &KeySpan, position: usize) -> Option<usize> {
         let members = match span {
             KeySpan::Key(key) => self.keys.get_mut(key),
             KeySpan::Range { start, end } => self.ranges.get_mut(start, end),
         };
-        let members = members.expect("a member with a place is in a list");
-        members.swap_remove(place);
+        let members = members.expect("a member with a position is in a list");
+        members.swap_remove(position);
         self.len -= 1;
-        let moved = members.get(place).copied();
+        let moved = members.get(position).copied();
         if members.is_empty() {
             self.forget(span);
         }
@@ -100,8 +100,8 @@ mod tests {
         for end in ["", "z"] {
             let span = KeySpan::new(b"b", end.as_bytes()).unwrap();
             let mut group = WatcherGroup::default();
-            let places: Vec<_> = (10..13).map(|member| group.add(&span, member)).collect();
-            assert_eq!(places, [0, 1, 2]);
+            let positions: Vec<_> = (10..13).map(|member| group.add(&span, member)).collect();
+            assert_eq!(positions, [0, 1, 2]);
             assert_eq!(group.remove(&span, 0), Some(12));
             assert_eq!(group.remove(&span, 1), None);
             assert_eq!(members_of(&group, "b"), [12]);

@@ -31,12 +31,10 @@ impl Model {
     pub(crate) fn finish_compaction(&mut self) {
         let Job { at, previous, leaves_hash } = self.jobs.pop_front().unwrap();
         let kept = self.kept(at);
-        // With tombstones alone the hash is not comparable with that of a member before its
-        // compaction.
-        let is_clear = kept.is_empty() || !self.live(at).is_empty();
-        if leaves_hash && is_clear {
+        if leaves_hash {
+            let before = hash(&self.pairs(), &self.live(at), previous, at);
             let hash = hash(&self.pairs(), &kept, previous, at);
-            self.hashes.push(hash);
+            self.hashes.push((hash, hash == before));
             let surplus = self.hashes.len().saturating_sub(HASHES_MAX);
             self.hashes.drain(..surplus);
         }
@@ -63,7 +61,7 @@ impl Model {
         file: &[(Bytes, Bytes)],
         revision: i64,
     ) -> Result<KeyValueHash, Error> {
-        if let Some(left) = self.hashes.iter().find(|hash| hash.revision == revision) {
+        if let Some((left, _)) = self.hashes.iter().find(|(hash, _)| hash.revision == revision) {
             return Ok(*left);
         }
         if revision > self.current() {
@@ -85,6 +83,11 @@ impl Model {
             return Ok(hash(&file, &kept, self.compacted, upto));
         }
         Ok(hash(file, &kept, self.compacted, upto))
+    }
+
+    /// Returns the stored hashes that members before the compaction have, too.
+    pub(crate) fn comparable_hashes(&self) -> Vec<KeyValueHash> {
+        self.hashes.iter().filter(|(_, comparable)| *comparable).map(|(hash, _)| *hash).collect()
     }
 
     /// Returns the last change of each key that exists at a revision.

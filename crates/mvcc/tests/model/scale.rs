@@ -11,6 +11,7 @@ use env::SeededRandom;
 use mvcc::{CompactionTurn, Config, Error};
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse};
 use proto::mvccpb::KeyValue;
+use testkit::waiting::step_until;
 
 use crate::answers::header;
 use crate::subject::{Stop, Subject, message};
@@ -172,8 +173,8 @@ impl Run {
     fn delete_many(&mut self) {
         let all = self.random.chance(1, 8);
         let first = if all { 0 } else { self.random.below(KEYS) };
-        let many = if all { KEYS } else { self.random.below(900) };
-        let (from, to) = (key(first), key(first + many));
+        let count = if all { KEYS } else { self.random.below(900) };
+        let (from, to) = (key(first), key(first + count));
         let (key, range_end) = (from.clone(), to.clone());
         let request = DeleteRangeRequest { key, range_end, prev_kv: false };
         let (answer, _) = self.subject.write(|txn| txn.delete_range(&request)).unwrap();
@@ -201,12 +202,13 @@ impl Run {
     }
 
     fn finish_compaction(&self) {
-        while self.subject.store.turn_compaction().unwrap() != CompactionTurn::Idle {}
+        let is_idle = || self.subject.store.turn_compaction().unwrap() == CompactionTurn::Idle;
+        step_until("the compaction is finished", is_idle);
         assert_eq!(self.subject.file().len(), self.histories.stored());
     }
 
     fn look(&mut self) {
-        let many = [3, 400, 2500, KEYS][usize::try_from(self.random.below(4)).unwrap()];
+        let count = [3, 400, 2500, KEYS][usize::try_from(self.random.below(4)).unwrap()];
         let first = self.random.below(KEYS);
         let readable = self.histories.current - self.histories.compacted.max(1);
         let back = match self.random.below(3) {
@@ -215,7 +217,7 @@ impl Run {
         };
         let request = RangeRequest {
             key: key(first),
-            range_end: key(first + many),
+            range_end: key(first + count),
             revision: (self.histories.current - back).max(1),
             limit: LIMITS[usize::try_from(self.random.below(8)).unwrap()],
             keys_only: self.random.chance(1, 2),

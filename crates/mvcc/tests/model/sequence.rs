@@ -278,32 +278,32 @@ impl Run {
             _ => Ok(keys.get(key).map(|kv| Bytes::from(kv.encode_to_vec()))),
         };
         let store = &self.subject.store;
-        let told = expected.clone().unwrap_or_default();
-        assert_eq!(mvcc::watch::History::value_at(store, key, revision), Ok(told));
+        let found = expected.clone().unwrap_or_default();
+        assert_eq!(mvcc::watch::History::value_at(store, key, revision), Ok(found));
         assert_eq!(store.value_at(key, revision), expected);
     }
 
     fn changes(&self, from: i64, to: i64, most: usize) {
         let (from, to) = (self.resolve().revision(from), self.resolve().revision(to));
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let outcome = self.subject.store.changes(from, to, &mut |event| {
-            told.push(event);
-            if told.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            events.push(event);
+            if events.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         if from < self.model.compacted {
             assert_eq!(outcome, Err(HistoryError::Compacted(self.model.compacted)));
-            assert_eq!(told, []);
+            assert_eq!(events, []);
             return;
         }
         assert_eq!(outcome, Ok(()));
         // At the compacted revision, only changes that are still in the database.
         let file: BTreeSet<_> = self.subject.file().into_iter().map(|(key, _)| key).collect();
-        let past = self.model.stored.values().filter(|change| {
+        let changes = self.model.stored.values().filter(|change| {
             (from..=to).contains(&change.revision.main) && file.contains(&change.encode().0)
         });
-        let past: Vec<_> = past.take(most.max(1)).collect();
-        assert_eq!(told.len(), past.len(), "{told:?}");
-        for (event, change) in told.iter().zip(past) {
+        let changes: Vec<_> = changes.take(most.max(1)).collect();
+        assert_eq!(events.len(), changes.len(), "{events:?}");
+        for (event, change) in events.iter().zip(changes) {
             same_event(event, change);
         }
     }
@@ -329,11 +329,11 @@ impl Run {
     }
 
     fn expect_compaction(&mut self, ticket: CompactionTicket) {
-        let told = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&told);
-        let tell = move || _ = count.fetch_add(1, Ordering::Relaxed);
-        self.subject.store.when_compacted(ticket, Box::new(tell));
-        self.tickets.push((ticket, told));
+        let calls = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&calls);
+        let callback = move || _ = count.fetch_add(1, Ordering::Relaxed);
+        self.subject.store.when_compacted(ticket, Box::new(callback));
+        self.tickets.push((ticket, calls));
     }
 
     /// Executes bounded turns of compaction.
@@ -358,12 +358,12 @@ impl Run {
     }
 
     fn finish_compaction(&mut self, seen: &mut Seen) {
-        let (_, told) = self.tickets.remove(0);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        let (_, calls) = self.tickets.remove(0);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
         let hashes = self.model.hashes.len();
         self.model.finish_compaction();
         assert_eq!(self.subject.file(), self.model.pairs());
-        assert_eq!(self.subject.store.compaction_hashes(), self.model.hashes);
+        assert_eq!(self.subject.store.compaction_hashes(), self.model.comparable_hashes());
         seen.old_hashes += u32::from(self.model.hashes.len() > hashes);
     }
 
@@ -418,9 +418,9 @@ impl Run {
         );
         assert_eq!(store.keys(), self.model.keys().len() as u64);
         assert_eq!(self.subject.leases.keys(), self.model.attached());
-        for (ticket, told) in &self.tickets {
+        for (ticket, calls) in &self.tickets {
             assert!(!store.is_compacted(*ticket));
-            assert_eq!(told.load(Ordering::Relaxed), 0);
+            assert_eq!(calls.load(Ordering::Relaxed), 0);
         }
     }
 
@@ -484,5 +484,5 @@ fn same_event(event: &Event, change: &Change) {
     // A key that is put again in the transaction that created it still counts as created.
     let created = change.kv.as_ref().is_some_and(|kv| kv.create_revision == kv.mod_revision);
     assert_eq!(event.created, created);
-    assert_eq!(event.kv, change.told().encode_to_vec());
+    assert_eq!(event.kv, change.event_kv().encode_to_vec());
 }

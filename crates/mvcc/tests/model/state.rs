@@ -56,7 +56,7 @@ pub(crate) struct Model {
     pub(crate) scheduled: Option<i64>,
     pub(crate) finished: Option<i64>,
     pub(crate) jobs: VecDeque<Job>,
-    pub(crate) hashes: Vec<KeyValueHash>,
+    pub(crate) hashes: Vec<(KeyValueHash, bool)>,
     pub(crate) leases: BTreeSet<i64>,
 }
 
@@ -144,7 +144,7 @@ impl Change {
     }
 
     /// Returns the `KeyValue` of the event.
-    pub(crate) fn told(&self) -> KeyValue {
+    pub(crate) fn event_kv(&self) -> KeyValue {
         self.kv.clone().unwrap_or_else(|| KeyValue {
             key: self.key.clone(),
             mod_revision: self.revision.main,

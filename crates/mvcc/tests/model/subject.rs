@@ -15,14 +15,14 @@ use types::LeaseId;
 
 /// A lessor that fails if a key is attached twice, or detached from another lease.
 #[derive(Debug, Default)]
-pub(crate) struct Attached {
+pub(crate) struct StrictLessor {
     known: RefCell<BTreeSet<i64>>,
     keys: RefCell<BTreeMap<Bytes, i64>>,
 }
 
-impl Attached {
-    pub(crate) fn new(known: &BTreeSet<i64>) -> Attached {
-        Attached { known: RefCell::new(known.clone()), keys: RefCell::default() }
+impl StrictLessor {
+    pub(crate) fn new(known: &BTreeSet<i64>) -> StrictLessor {
+        StrictLessor { known: RefCell::new(known.clone()), keys: RefCell::default() }
     }
 
     pub(crate) fn keys(&self) -> BTreeMap<Bytes, i64> {
@@ -39,7 +39,7 @@ impl Attached {
     }
 }
 
-impl Leases for Attached {
+impl Leases for StrictLessor {
     fn contains(&self, id: LeaseId) -> bool {
         self.known.borrow().contains(&id.0)
     }
@@ -76,7 +76,7 @@ pub(crate) struct Subject {
     config: Config,
     pub(crate) backend: Backend,
     pub(crate) store: Store,
-    pub(crate) leases: Attached,
+    pub(crate) leases: StrictLessor,
 }
 
 impl Subject {
@@ -89,7 +89,7 @@ impl Subject {
         let opened = Arc::clone(&disk);
         let backend =
             Backend::open(opened, clock, "db".as_ref(), backend::Config::default()).unwrap();
-        let leases = Attached::new(leases);
+        let leases = StrictLessor::new(leases);
         let store = Store::open(backend.clone(), &leases, config).unwrap();
         Subject { disk, config, backend, store, leases }
     }

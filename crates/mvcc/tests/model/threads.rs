@@ -5,18 +5,21 @@
 //! change, so that some ranges read under the lock and others from a copy of the index.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use backend::Backend;
 use bytes::Bytes;
 use mvcc::{Config, Error, NoLeases, Store};
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse};
+use testkit::waiting::wait_until;
 
 use crate::subject::{Subject, message};
 
 const WRITES: i64 = 4000;
 const COMPACT_EVERY: i64 = 4;
+/// Writes between two waits for the readers.
+const WAIT_EVERY: i64 = 200;
 const KEYS: usize = 10;
 const OTHERS: usize = 600;
 
@@ -36,6 +39,7 @@ fn no_reader_sees_part_of_a_transaction() {
     let Subject { backend, store, .. } = subject;
     write_others(&backend, &store);
     let done = AtomicBool::new(false);
+    let reads: [AtomicU64; 4] = Default::default();
     let until_done = |f: &dyn Fn()| {
         while !done.load(Ordering::Relaxed) {
             f();
@@ -46,12 +50,19 @@ fn no_reader_sees_part_of_a_transaction() {
         let turns = scope.spawn(|| until_done(&|| _ = store.turn_compaction().unwrap()));
         let commits = scope.spawn(|| until_done(&|| backend.force_commit().unwrap()));
         let readers = [
-            scope.spawn(|| read(&store, &done, read_newest)),
-            scope.spawn(|| read(&store, &done, read_again)),
-            scope.spawn(|| read(&store, &done, read_one_by_one)),
-            scope.spawn(|| read(&store, &done, read_oldest)),
+            scope.spawn(|| read(&store, &done, &reads[0], read_newest)),
+            scope.spawn(|| read(&store, &done, &reads[1], read_again)),
+            scope.spawn(|| read(&store, &done, &reads[2], read_one_by_one)),
+            scope.spawn(|| read(&store, &done, &reads[3], read_oldest)),
         ];
-        let written = scope.spawn(|| (0..WRITES).for_each(|count| write(&backend, &store, count)));
+        let written = scope.spawn(|| {
+            for count in 0..WRITES {
+                if count % WAIT_EVERY == 0 {
+                    wait_for_all(&reads);
+                }
+                write(&backend, &store, count);
+            }
+        });
         let written = written.join();
         // Stops the other threads even after a failure.
         done.store(true, Ordering::Relaxed);
@@ -59,9 +70,12 @@ fn no_reader_sees_part_of_a_transaction() {
         turns.join().unwrap();
         commits.join().unwrap();
         for reader in readers {
-            assert!(reader.join().unwrap() > 10, "the reader made progress");
+            reader.join().unwrap();
         }
     });
+    for reads in &reads {
+        assert!(reads.load(Ordering::Relaxed) > 10, "the reader made progress");
+    }
     assert_eq!(store.current(), 2 + WRITES);
 }
 
@@ -99,14 +113,22 @@ fn write(backend: &Backend, store: &Store, count: i64) {
     store.publish(&changes);
 }
 
-/// Reads until the writer is done. Returns the number of reads.
-fn read(store: &Store, done: &AtomicBool, once: fn(&Store, &mut i64)) -> u64 {
-    let (mut newest, mut times) = (0, 0);
+/// Reads until the writer is done, and counts the reads.
+fn read(store: &Store, done: &AtomicBool, reads: &AtomicU64, once: fn(&Store, &mut i64)) {
+    let mut newest = 0;
     while !done.load(Ordering::Relaxed) {
         once(store, &mut newest);
-        times += 1;
+        reads.fetch_add(1, Ordering::Relaxed);
     }
-    times
+}
+
+/// Waits until each reader has read once more, so that none is left behind on a busy machine.
+fn wait_for_all(reads: &[AtomicU64]) {
+    let count = |reads: &AtomicU64| reads.load(Ordering::Relaxed);
+    let before: Vec<_> = reads.iter().map(count).collect();
+    wait_until("each reader has read once more", || {
+        reads.iter().zip(&before).all(|(reads, before)| count(reads) > *before)
+    });
 }
 
 /// Checks that the revision never goes back.

@@ -30,7 +30,7 @@ use backend::schema::revision::RevisionKey;
 use backend::{Backend, Read as _};
 use env::{SimClock, SimDisk};
 use mvcc::kv::KeyValueRef;
-use mvcc::watch::{self, CreateRequest, Filters, Next, Stream};
+use mvcc::watch::{self, CreateRequest, Filters, HubTurn, Stream};
 use mvcc::{CompactionTurn, Config, Error, Leases, WatchableStore, WriteTxn};
 use testkit::script::Case;
 use types::LeaseId;
@@ -141,8 +141,8 @@ impl Fixture {
                 false => "no answer".to_owned(),
             },
             "sync" => match self.store.sync_watchers().unwrap() {
-                Next::Again => "more work".to_owned(),
-                Next::Idle => "idle".to_owned(),
+                HubTurn::Again => "more work".to_owned(),
+                HubTurn::Idle => "idle".to_owned(),
             },
             "tick" => {
                 let next = self.store.tick_progress(Duration::from_secs(number(1).unsigned_abs()));

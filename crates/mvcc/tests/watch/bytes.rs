@@ -11,7 +11,7 @@ use proto::etcdserverpb::{ResponseHeader, WatchResponse};
 use proto::mvccpb;
 use types::Revision;
 
-use crate::model::{World, everything, put, short};
+use crate::model::{Fixture, everything, put, short};
 
 const HEADER: ResponseHeader =
     ResponseHeader { cluster_id: u64::MAX, member_id: 7, revision: 99, raft_term: 3 };
@@ -94,12 +94,12 @@ proptest! {
 
 /// Reads a transaction of ten puts of 100 bytes each, with a given fragment size.
 fn read_split(fragment_bytes: usize, fragment: bool) -> Vec<Response> {
-    let world = World::with(&Config { fragment_bytes, ..Config::default() });
-    let mut client = world.client();
+    let fixture = Fixture::with(&Config { fragment_bytes, ..Config::default() });
+    let mut client = fixture.client();
     client.watch(&CreateRequest { fragment, ..everything() });
     let value = "x".repeat(100);
     let ops: Vec<_> = (0..10).map(|i| put(&format!("key{i}"), &value)).collect();
-    world.write(&ops);
+    fixture.write(&ops);
     std::iter::from_fn(|| client.next()).collect()
 }
 
@@ -147,12 +147,12 @@ fn a_response_below_the_limit_is_not_split() {
 
 #[test]
 fn fragments_of_a_response_are_consecutive() {
-    let world = World::with(&Config { fragment_bytes: 50, ..Config::default() });
-    let mut client = world.client();
+    let fixture = Fixture::with(&Config { fragment_bytes: 50, ..Config::default() });
+    let mut client = fixture.client();
     client.watch(&CreateRequest { fragment: true, ..everything() });
-    world.write(&[put("a", "1"), put("b", "2")]);
+    fixture.write(&[put("a", "1"), put("b", "2")]);
     assert_eq!(short(&client.next().unwrap()), "0 @2: a=1@2 fragment");
-    world.put("c", "3");
+    fixture.put("c", "3");
     client.stream.request_progress().unwrap();
     assert_eq!(client.read(), ["0 @2: b=2@2", "0 @3: c=3@3", "-1 @3:"]);
 }

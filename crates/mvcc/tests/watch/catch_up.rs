@@ -6,112 +6,114 @@ use backend::ReadError;
 use backend::schema::Bucket;
 use bytes::Bytes;
 use mvcc::Event;
-use mvcc::watch::{CreateRequest, History, HistoryError, Limits, Next};
+use mvcc::watch::{CreateRequest, History, HistoryError, HubTurn, Limits};
 
-use crate::model::{Meddled, Moment, World, delete, everything, from, key, put, range};
+use crate::model::{
+    Fixture, InterceptedHistory, ReadStep, delete, everything, from, key, put, range,
+};
 
 #[test]
 fn a_watcher_reads_history_and_continues_with_live_events() {
-    let world = World::new();
-    world.put("a", "1");
-    world.write(&[put("b", "1"), put("a", "2")]);
-    world.delete("a");
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    fixture.write(&[put("b", "1"), put("a", "2")]);
+    fixture.delete("a");
+    let mut client = fixture.client();
     client.watch(&from(3, key("a")));
-    assert_eq!(world.hub.slow_watchers(), 1);
-    assert!(world.wakes() > 0);
-    world.settle();
-    assert_eq!(world.hub.slow_watchers(), 0);
-    world.put("a", "3");
+    assert_eq!(fixture.hub.slow_watchers(), 1);
+    assert!(fixture.wakes() > 0);
+    fixture.settle();
+    assert_eq!(fixture.hub.slow_watchers(), 0);
+    fixture.put("a", "3");
     assert_eq!(client.read(), ["0 @4: a=2@3 a-@4", "0 @5: a=3@5"]);
 }
 
 #[test]
 fn a_watcher_with_nothing_to_read_is_synced_silently() {
-    let world = World::new();
-    world.put("a", "1");
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    let mut client = fixture.client();
     client.watch(&from(2, key("b")));
-    assert_eq!(world.turn(), Next::Idle);
-    assert_eq!(world.hub.slow_watchers(), 0);
+    assert_eq!(fixture.turn(), HubTurn::Idle);
+    assert_eq!(fixture.hub.slow_watchers(), 0);
     assert_eq!(client.read(), [""; 0]);
 }
 
 #[test]
 fn an_idle_turn_does_not_read_history() {
-    let world = World::new();
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     client.watch(&everything());
     client.watch(&from(100, everything()));
-    let untouched = Meddled(&world.log, |moment| assert_eq!(moment, Moment::Looked));
-    assert_eq!(world.hub.turn(&untouched), Ok(Next::Idle));
+    let untouched = InterceptedHistory(&fixture.log, |step| assert_eq!(step, ReadStep::Compacted));
+    assert_eq!(fixture.hub.turn(&untouched), Ok(HubTurn::Idle));
 }
 
 #[test]
 fn transactions_published_during_a_walk_are_delivered_with_it() {
-    let world = World::new();
-    world.put("a", "1");
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
     client.watch(&from(3, key("a")));
-    let busy = Meddled(&world.log, |moment| {
-        if moment == Moment::Walked {
-            world.put("a", "2");
-            world.put("b", "3");
+    let busy = InterceptedHistory(&fixture.log, |step| {
+        if step == ReadStep::End {
+            fixture.put("a", "2");
+            fixture.put("b", "3");
         }
     });
-    assert_eq!(world.hub.turn(&busy), Ok(Next::Idle));
+    assert_eq!(fixture.hub.turn(&busy), Ok(HubTurn::Idle));
     assert_eq!(client.read(), ["1 @3: a=2@3", "0 @4: a=1@2 a=2@3"]);
-    assert_eq!(world.hub.slow_watchers(), 0);
+    assert_eq!(fixture.hub.slow_watchers(), 0);
 }
 
 #[test]
 fn transactions_beyond_the_tail_are_read_from_history() {
-    let world = World::bounded(|limits| limits.tail_events = 2);
-    world.put("a", "1");
-    let mut client = world.client();
+    let fixture = Fixture::bounded(|limits| limits.tail_events = 2);
+    fixture.put("a", "1");
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
-    let busy = Meddled(&world.log, |moment| {
-        if moment == Moment::Walked {
+    let busy = InterceptedHistory(&fixture.log, |step| {
+        if step == ReadStep::End {
             for value in ["2", "3", "4"] {
-                world.put("a", value);
+                fixture.put("a", value);
             }
         }
     });
-    assert_eq!(world.hub.turn(&busy), Ok(Next::Again));
+    assert_eq!(fixture.hub.turn(&busy), Ok(HubTurn::Again));
     assert_eq!(client.read(), ["0 @5: a=1@2 a=2@3 a=3@4"]);
-    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(fixture.turn(), HubTurn::Idle);
     assert_eq!(client.read(), ["0 @5: a=4@5"]);
 }
 
 #[test]
 fn a_watcher_can_be_canceled_while_it_is_synced() {
-    let world = World::new();
-    world.put("a", "1");
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
     let stream = &client.stream;
-    let cancelling = Meddled(&world.log, |moment| {
-        if moment == Moment::Walked {
+    let cancelling = InterceptedHistory(&fixture.log, |step| {
+        if step == ReadStep::End {
             stream.cancel(0).unwrap();
             // Another watcher takes its slot, and must not get its events.
             assert_eq!(stream.create(&key("a")), Ok(Some(1)));
         }
     });
-    assert_eq!(world.hub.turn(&cancelling), Ok(Next::Idle));
+    assert_eq!(fixture.hub.turn(&cancelling), Ok(HubTurn::Idle));
     assert_eq!(client.read(), ["0 @2: canceled", "1 @2: created"]);
-    assert_eq!((world.hub.watchers(), world.hub.slow_watchers()), (1, 0));
+    assert_eq!((fixture.hub.watchers(), fixture.hub.slow_watchers()), (1, 0));
 }
 
 #[test]
 fn a_catch_up_response_has_a_bounded_number_of_revisions() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for count in 0..2500 {
-        world.put("a", &count.to_string());
+        fixture.put("a", &count.to_string());
     }
-    let mut client = world.client();
+    let mut client = fixture.client();
     client.watch(&from(1, key("a")));
-    world.settle();
+    fixture.settle();
     let responses: Vec<_> = std::iter::from_fn(|| client.next()).collect();
     let sizes: Vec<_> = responses.iter().map(|r| (r.events.len(), r.revision)).collect();
     // Compat: as in etcd, the header has the current revision even if more events follow.
@@ -122,14 +124,14 @@ fn a_catch_up_response_has_a_bounded_number_of_revisions() {
 
 #[test]
 fn a_catch_up_response_ends_with_the_revision_that_reaches_its_byte_limit() {
-    let world = World::bounded(|limits| limits.catch_up_bytes = 1000);
+    let fixture = Fixture::bounded(|limits| limits.catch_up_bytes = 1000);
     let large = "x".repeat(600);
     for _ in 0..3 {
-        world.write(&[put("a", &large), put("b", &large), put("c", "")]);
+        fixture.write(&[put("a", &large), put("b", &large), put("c", "")]);
     }
-    let mut client = world.client();
+    let mut client = fixture.client();
     client.watch(&from(1, everything()));
-    world.settle();
+    fixture.settle();
     let responses: Vec<_> = std::iter::from_fn(|| client.next()).collect();
     assert_eq!(responses.len(), 3);
     assert!(responses.iter().all(|r| r.events.len() == 3), "a revision is never split");
@@ -137,33 +139,33 @@ fn a_catch_up_response_ends_with_the_revision_that_reaches_its_byte_limit() {
 
 #[test]
 fn a_turn_reads_a_bounded_number_of_changes() {
-    let world = World::bounded(|limits| {
+    let fixture = Fixture::bounded(|limits| {
         limits.turn_changes = 10;
         limits.catch_up_revisions = 10;
     });
     for count in 0..95 {
-        world.put(if count % 50 == 0 { "a" } else { "b" }, &count.to_string());
+        fixture.put(if count % 50 == 0 { "a" } else { "b" }, &count.to_string());
     }
-    let mut client = world.client();
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
-    assert_eq!(world.turn(), Next::Again);
+    assert_eq!(fixture.turn(), HubTurn::Again);
     assert_eq!(client.read(), ["0 @96: a=0@2"]);
-    assert_eq!(world.settle(), 9);
+    assert_eq!(fixture.settle(), 9);
     assert_eq!(client.read(), ["0 @96: a=50@52"]);
 }
 
 #[test]
 fn one_walk_syncs_many_watchers() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for count in 0..100 {
-        world.put(&format!("k{count:02}"), "1");
+        fixture.put(&format!("k{count:02}"), "1");
     }
-    let mut clients: Vec<_> = (0..50).map(|_| world.client()).collect();
+    let mut clients: Vec<_> = (0..50).map(|_| fixture.client()).collect();
     for (count, client) in clients.iter_mut().enumerate() {
         client.watch(&from(count.try_into().unwrap(), range("k", "l")));
         client.watch(&from(2, key(&format!("k{count:02}"))));
     }
-    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(fixture.turn(), HubTurn::Idle);
     for (count, client) in clients.iter_mut().enumerate() {
         let events: Vec<_> = std::iter::from_fn(|| client.next()).map(|r| r.events.len()).collect();
         // Revision 0 starts now; 1 and 2 start at the first change.
@@ -174,9 +176,9 @@ fn one_walk_syncs_many_watchers() {
 
 #[test]
 fn a_turn_syncs_a_bounded_number_of_watchers() {
-    let world = World::new();
-    world.put("a", "1");
-    let mut clients: Vec<_> = (0..60).map(|_| world.client()).collect();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    let mut clients: Vec<_> = (0..60).map(|_| fixture.client()).collect();
     for client in &mut clients {
         for _ in 0..20 {
             client.watch(&from(2, key("a")));
@@ -184,8 +186,8 @@ fn a_turn_syncs_a_bounded_number_of_watchers() {
     }
     let slow: Vec<_> = (0..3)
         .map(|_| {
-            world.turn();
-            world.hub.slow_watchers()
+            fixture.turn();
+            fixture.hub.slow_watchers()
         })
         .collect();
     assert_eq!(slow, [1200 - 512, 1200 - 1024, 0]);
@@ -195,56 +197,56 @@ fn a_turn_syncs_a_bounded_number_of_watchers() {
 #[test]
 fn watchers_far_behind_do_not_delay_others() {
     let limits = Limits { turn_changes: 10, catch_up_revisions: 5, ..Limits::default() };
-    let world = World::bounded(|l| *l = limits);
+    let fixture = Fixture::bounded(|l| *l = limits);
     for count in 0..1000 {
-        world.put("a", &count.to_string());
+        fixture.put("a", &count.to_string());
     }
-    let (mut far, mut near) = (world.client(), world.client());
+    let (mut far, mut near) = (fixture.client(), fixture.client());
     far.watch(&from(2, key("b")));
     far.watch(&from(300, key("b")));
     near.watch(&from(1000, key("a")));
     for _ in 0..3 {
-        world.turn();
+        fixture.turn();
     }
     assert_eq!(near.read(), ["0 @1001: a=998@1000 a=999@1001"]);
-    assert_eq!(world.hub.slow_watchers(), 2);
-    world.settle();
-    assert_eq!(world.hub.slow_watchers(), 0);
+    assert_eq!(fixture.hub.slow_watchers(), 2);
+    fixture.settle();
+    assert_eq!(fixture.hub.slow_watchers(), 0);
 }
 
 #[test]
 fn the_first_unsynced_watcher_is_served_despite_later_ones_with_lower_revisions() {
-    let world = World::bounded(|limits| {
+    let fixture = Fixture::bounded(|limits| {
         limits.turn_changes = 3;
         limits.catch_up_revisions = 3;
     });
     for _ in 0..100 {
-        world.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
+        fixture.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
     }
-    let (mut first, mut others) = (world.client(), world.client());
+    let (mut first, mut others) = (fixture.client(), fixture.client());
     first.watch(&from(50, key("a")));
     // A walk covers one of these revisions, and there is always a watcher that needs an earlier
     // one.
     for _ in 0..4 {
         others.watch(&from(48, key("x")));
-        world.turn();
+        fixture.turn();
     }
     assert_eq!(first.next().map(|response| response.events[0].event.revision.main), Some(50));
 }
 
 #[test]
 fn a_compacted_start_revision_cancels_the_watcher() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for value in ["1", "2", "3", "4"] {
-        world.put("a", value);
+        fixture.put("a", value);
     }
-    world.log.compact(4);
-    let mut client = world.client();
+    fixture.log.compact(4);
+    let mut client = fixture.client();
     client.watch(&from(3, key("a")));
     client.watch(&from(4, key("a")));
-    world.settle();
+    fixture.settle();
     assert_eq!(client.read(), ["0 @0: canceled compacted 4", "1 @5: a=3@4 a=4@5"]);
-    assert_eq!(world.hub.watchers(), 1);
+    assert_eq!(fixture.hub.watchers(), 1);
     // The client may still cancel it, once, and the id is in use until then.
     assert_eq!(client.stream.request_progress(), Ok(true));
     client.stream.cancel(0).unwrap();
@@ -254,14 +256,14 @@ fn a_compacted_start_revision_cancels_the_watcher() {
 
 #[test]
 fn a_bounded_number_of_canceled_ids_is_remembered() {
-    let world = World::bounded(|limits| limits.canceled_ids = 1);
-    world.put("a", "1");
-    world.log.compact(2);
-    let mut client = world.client();
+    let fixture = Fixture::bounded(|limits| limits.canceled_ids = 1);
+    fixture.put("a", "1");
+    fixture.log.compact(2);
+    let mut client = fixture.client();
     for _ in 0..2 {
         client.watch(&from(1, key("a")));
     }
-    world.settle();
+    fixture.settle();
     assert_eq!(client.read().len(), 2);
     (0..2).for_each(|id| client.stream.cancel(id).unwrap());
     assert_eq!(client.read(), ["0 @2: canceled"]);
@@ -269,37 +271,37 @@ fn a_bounded_number_of_canceled_ids_is_remembered() {
 
 #[test]
 fn compaction_does_not_cancel_synced_watchers() {
-    let world = World::new();
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     client.watch(&key("a"));
     client.watch(&from(2, key("a")));
     for _ in 0..10 {
-        world.put("b", "1");
+        fixture.put("b", "1");
     }
-    world.log.compact(10);
-    world.settle();
-    world.put("a", "1");
+    fixture.log.compact(10);
+    fixture.settle();
+    fixture.put("a", "1");
     assert_eq!(client.read(), ["0 @12: a=1@12", "1 @12: a=1@12"]);
 }
 
 #[test]
 fn compaction_during_a_walk_cancels_the_watchers_it_overtakes() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for value in ["1", "2", "3", "4"] {
-        world.put("a", value);
+        fixture.put("a", value);
     }
-    let mut client = world.client();
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
     client.watch(&from(4, key("a")));
     // The compaction happens between reading the compacted revision and the walk.
-    let late = Meddled(&world.log, |moment| {
-        if moment == Moment::Looked {
-            world.log.compact(3);
+    let late = InterceptedHistory(&fixture.log, |step| {
+        if step == ReadStep::Compacted {
+            fixture.log.compact(3);
         }
     });
-    assert_eq!(world.hub.turn(&late), Ok(Next::Again));
+    assert_eq!(fixture.hub.turn(&late), Ok(HubTurn::Again));
     assert_eq!(client.read(), ["0 @0: canceled compacted 3"]);
-    assert_eq!(world.turn(), Next::Idle);
+    assert_eq!(fixture.turn(), HubTurn::Idle);
     assert_eq!(client.read(), ["1 @5: a=3@4 a=4@5"]);
 }
 
@@ -331,23 +333,23 @@ impl History for Damaged {
 
 #[test]
 fn a_read_error_is_returned_and_no_watcher_is_lost() {
-    let world = World::new();
-    world.write(&[put("a", "1"), delete("b")]);
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.write(&[put("a", "1"), delete("b")]);
+    let mut client = fixture.client();
     client.watch(&from(2, everything()));
-    let error = world.hub.turn(&Damaged).unwrap_err();
+    let error = fixture.hub.turn(&Damaged).unwrap_err();
     assert_eq!(error.to_string(), "bucket key, key k: torn");
-    world.settle();
+    fixture.settle();
     assert_eq!(client.read(), ["0 @2: a=1@2 b-@2"]);
 }
 
 #[test]
 fn a_read_error_of_a_previous_value_is_returned() {
-    let world = World::new();
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     client.watch(&CreateRequest { prev_kv: true, ..key("a") });
-    world.put("a", "1");
-    world.put("a", "2");
+    fixture.put("a", "1");
+    fixture.put("a", "2");
     assert!(client.stream.next(&Damaged).is_ok(), "the key was just created");
     assert!(client.stream.next(&Damaged).is_err());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mvcc::kv::KeyValueRef;
 use mvcc::watch::{
-    Config, CreateRequest, Filters, History, HistoryError, Hub, Limits, Next, Response, Stream,
+    Config, CreateRequest, Filters, History, HistoryError, Hub, HubTurn, Limits, Response, Stream,
 };
 use mvcc::{Event, EventKind};
 use types::Revision;
@@ -164,28 +164,28 @@ impl History for Log {
 
 /// A point within a turn where a test can interfere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum ReadStep {
     /// After reading the compacted revision.
-    Looked,
+    Compacted,
     /// Before the first change.
-    Walk,
+    Start,
     /// Before each change.
     Change,
     /// After the last change.
-    Walked,
+    End,
 }
 
 /// A history that calls back while it is read.
-pub(crate) struct Meddled<'a, F>(pub(crate) &'a Log, pub(crate) F);
+pub(crate) struct InterceptedHistory<'a, F>(pub(crate) &'a Log, pub(crate) F);
 
-impl<F: Fn(Moment)> History for Meddled<'_, F> {
+impl<F: Fn(ReadStep)> History for InterceptedHistory<'_, F> {
     fn current(&self) -> i64 {
         self.0.current()
     }
 
     fn compacted(&self) -> i64 {
         let compacted = self.0.compacted();
-        self.1(Moment::Looked);
+        self.1(ReadStep::Compacted);
         compacted
     }
 
@@ -195,12 +195,12 @@ impl<F: Fn(Moment)> History for Meddled<'_, F> {
         to: i64,
         f: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), HistoryError> {
-        self.1(Moment::Walk);
+        self.1(ReadStep::Start);
         self.0.changes(from, to, &mut |event| {
-            self.1(Moment::Change);
+            self.1(ReadStep::Change);
             f(event)
         })?;
-        self.1(Moment::Walked);
+        self.1(ReadStep::End);
         Ok(())
     }
 
@@ -211,28 +211,28 @@ impl<F: Fn(Moment)> History for Meddled<'_, F> {
 
 /// A store with a hub.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) log: Arc<Log>,
     pub(crate) hub: Hub,
     wakes: Arc<AtomicUsize>,
 }
 
-impl World {
-    pub(crate) fn new() -> World {
-        World::with(&Config::default())
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture::with(&Config::default())
     }
 
     /// Creates a store with other bounds than the defaults.
-    pub(crate) fn bounded(change: impl FnOnce(&mut Limits)) -> World {
+    pub(crate) fn bounded(change: impl FnOnce(&mut Limits)) -> Fixture {
         let mut config = Config::default();
         change(&mut config.limits);
-        World::with(&config)
+        Fixture::with(&config)
     }
 
-    pub(crate) fn with(config: &Config) -> World {
+    pub(crate) fn with(config: &Config) -> Fixture {
         let wakes = Arc::new(AtomicUsize::new(0));
         let hub = Hub::new(1, config, counter(&wakes));
-        World { log: Arc::new(Log::default()), hub, wakes }
+        Fixture { log: Arc::new(Log::default()), hub, wakes }
     }
 
     /// Writes a transaction. Returns its revision.
@@ -268,16 +268,18 @@ impl World {
         Client { stream, log: Arc::clone(&self.log), notified }
     }
 
-    pub(crate) fn turn(&self) -> Next {
+    pub(crate) fn turn(&self) -> HubTurn {
         self.hub.turn(&*self.log).unwrap()
     }
 
     /// Takes turns until the hub is idle. Returns their number.
     pub(crate) fn settle(&self) -> usize {
-        (1..10_000).find(|_| self.turn() == Next::Idle).expect("the hub is idle after 10,000 turns")
+        (1..10_000)
+            .find(|_| self.turn() == HubTurn::Idle)
+            .expect("the hub is idle after 10,000 turns")
     }
 
-    /// Returns how often the hub asked for a turn since the last call.
+    /// Returns how often the hub requested a turn since the last call.
     pub(crate) fn wakes(&self) -> usize {
         self.wakes.swap(0, Ordering::Relaxed)
     }

@@ -3,22 +3,23 @@
 use std::time::Duration;
 
 use mvcc::watch::CreateRequest;
+use testkit::waiting::step_until;
 
-use crate::model::{Client, World, delete, everything, from, key, put};
+use crate::model::{Client, Fixture, delete, everything, from, key, put};
 
 /// etcd announced progress before it delivered the events it covers.
 #[test]
 fn etcd_15220_a_progress_response_follows_the_events_it_covers() {
-    let world = World::bounded(|limits| limits.stream_responses = 4);
-    let mut client = world.client();
+    let fixture = Fixture::bounded(|limits| limits.stream_responses = 4);
+    let mut client = fixture.client();
     client.watch(&CreateRequest { progress_notify: true, ..everything() });
     let mut seen = 1;
     for count in 1u32..200 {
-        world.put("a", "1");
+        fixture.put("a", "1");
         client.stream.request_progress().unwrap();
-        world.hub.tick_progress(Duration::from_secs(600) * count);
+        fixture.hub.tick_progress(Duration::from_secs(600) * count);
         if count % 7 == 0 {
-            world.settle();
+            fixture.settle();
             while let Some(response) = client.next() {
                 match response.events.last() {
                     Some(last) => seen = last.event.revision.main,
@@ -32,14 +33,14 @@ fn etcd_15220_a_progress_response_follows_the_events_it_covers() {
 /// After a snapshot, etcd delivered events a second time.
 #[test]
 fn etcd_15271_a_snapshot_does_not_repeat_events() {
-    let world = World::new();
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     client.watch(&from(2, key("a")));
     for value in ["1", "2", "3"] {
-        world.put("a", value);
+        fixture.put("a", value);
     }
-    world.receive_snapshot(&[&[put("a", "4")]]);
-    world.settle();
+    fixture.receive_snapshot(&[&[put("a", "4")]]);
+    fixture.settle();
     let read: Vec<_> =
         std::iter::from_fn(|| client.next()).flat_map(|response| response.events).collect();
     let revisions: Vec<_> = read.iter().map(|watched| watched.event.revision.main).collect();
@@ -50,19 +51,19 @@ fn etcd_15271_a_snapshot_does_not_repeat_events() {
 /// could not be sent, and it continued as if nothing were missing.
 #[test]
 fn etcd_17529_a_starved_watcher_is_canceled_after_losing_events() {
-    let world = World::bounded(|limits| limits.stream_responses = 2);
-    world.put("a", "0");
-    let mut client = world.client();
+    let fixture = Fixture::bounded(|limits| limits.stream_responses = 2);
+    fixture.put("a", "0");
+    let mut client = fixture.client();
     let watchers: Vec<_> = (0..10).map(|_| client.watch(&from(2, key("a")))).collect();
-    world.settle();
+    fixture.settle();
     for count in 1..20 {
-        world.put("a", &count.to_string());
+        fixture.put("a", &count.to_string());
     }
-    world.log.compact(15);
-    world.settle();
+    fixture.log.compact(15);
+    fixture.settle();
     let mut next = [2; 10];
     let mut ended = Vec::new();
-    while ended.len() < watchers.len() {
+    step_until("all watchers are canceled", || {
         while let Some(response) = client.next() {
             let id = usize::try_from(response.watch_id).unwrap();
             for watched in &response.events {
@@ -75,34 +76,35 @@ fn etcd_17529_a_starved_watcher_is_canceled_after_losing_events() {
                 ended.push(id);
             }
         }
-        world.settle();
-    }
+        fixture.settle();
+        ended.len() == watchers.len()
+    });
 }
 
 /// etcd did not deliver a tombstone at the compacted revision to watchers that start there.
 #[test]
 fn etcd_18089_a_delete_at_the_compacted_revision_is_delivered() {
-    let world = World::new();
-    world.put("a", "1");
-    let deleted = world.delete("a");
-    world.put("b", "1");
-    world.log.compact(deleted);
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.put("a", "1");
+    let deleted = fixture.delete("a");
+    fixture.put("b", "1");
+    fixture.log.compact(deleted);
+    let mut client = fixture.client();
     client.watch(&from(deleted, key("a")));
-    world.settle();
+    fixture.settle();
     assert_eq!(client.read(), ["0 @4: a-@3"]);
 }
 
 /// Issue 18089 again, for a key deleted in a transaction among others, with previous values.
 #[test]
 fn etcd_19179_deletes_of_a_transaction_at_the_compacted_revision_are_delivered() {
-    let world = World::new();
-    world.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
-    let deleted = world.write(&[delete("a"), put("b", "2"), delete("c")]);
-    world.log.compact(deleted);
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    fixture.write(&[put("a", "1"), put("b", "1"), put("c", "1")]);
+    let deleted = fixture.write(&[delete("a"), put("b", "2"), delete("c")]);
+    fixture.log.compact(deleted);
+    let mut client = fixture.client();
     client.watch(&CreateRequest { prev_kv: true, ..from(deleted, everything()) });
-    world.settle();
+    fixture.settle();
     // The previous values are compacted, the deletes are not.
     assert_eq!(client.read(), ["0 @3: a-@3 b=2@3 c-@3"]);
 }
@@ -110,18 +112,18 @@ fn etcd_19179_deletes_of_a_transaction_at_the_compacted_revision_are_delivered()
 /// After a snapshot, etcd delivered progress and events before the start revision of a watcher.
 #[test]
 fn etcd_20221_a_watcher_of_a_future_revision_gets_nothing_before_it() {
-    let world = World::new();
-    let mut client = world.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     client.watch(&CreateRequest { progress_notify: true, ..from(6, key("a")) });
-    world.put("a", "1");
-    world.receive_snapshot(&[&[put("a", "2")]]);
-    world.settle();
-    world.put("a", "3");
-    world.hub.tick_progress(Duration::from_secs(600));
+    fixture.put("a", "1");
+    fixture.receive_snapshot(&[&[put("a", "2")]]);
+    fixture.settle();
+    fixture.put("a", "3");
+    fixture.hub.tick_progress(Duration::from_secs(600));
     assert_eq!(client.stream.request_progress(), Ok(false));
-    world.put("a", "4");
+    fixture.put("a", "4");
     assert_eq!(client.read(), [""; 0]);
-    world.put("a", "5");
+    fixture.put("a", "5");
     assert_eq!(client.stream.request_progress(), Ok(true));
     assert_eq!(client.read(), ["0 @6: a=5@6", "-1 @6:"]);
 }
@@ -129,24 +131,25 @@ fn etcd_20221_a_watcher_of_a_future_revision_gets_nothing_before_it() {
 /// Watchers created in quick succession missed events.
 #[test]
 fn etcd_20655_no_event_is_dropped_when_watchers_are_created_fast() {
-    let world = World::new();
-    let mut clients: Vec<_> = (0..40).map(|_| (world.client(), Vec::new())).collect();
+    let fixture = Fixture::new();
+    let mut clients: Vec<_> = (0..40).map(|_| (fixture.client(), Vec::new())).collect();
     for round in 0..15 {
         for (i, (client, starts)) in clients.iter_mut().enumerate() {
-            let current = world.log.current();
+            let current = fixture.log.current();
             let start = if i % 2 == 0 { 0 } else { (current - round).max(2) };
             client.stream.create(&from(start, key("a"))).unwrap();
             starts.push(if start == 0 { current + 1 } else { start });
-            world.put("a", "1");
+            fixture.put("a", "1");
         }
-        world.turn();
+        fixture.turn();
     }
-    while world.hub.slow_watchers() + world.hub.pending_events() > 0 {
-        world.settle();
+    step_until("all events are delivered", || {
+        fixture.settle();
         clients.iter_mut().for_each(|(client, next)| read_all(client, next));
-    }
+        fixture.hub.slow_watchers() + fixture.hub.pending_events() == 0
+    });
     for (_, next) in clients {
-        assert!(next.iter().all(|&next| next == world.log.current() + 1), "{next:?}");
+        assert!(next.iter().all(|&next| next == fixture.log.current() + 1), "{next:?}");
     }
 }
 

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use env::SeededRandom;
 use mvcc::watch::{
-    Busy, Config, CreateRequest, Filters, History as _, Limits, NO_WATCH_ID, Next, Response,
+    Busy, Config, CreateRequest, Filters, History as _, HubTurn, Limits, NO_WATCH_ID, Response,
     WatchedEvent,
 };
 use mvcc::{Event, EventKind};
 
-use crate::model::{Client, Meddled, Moment, Op, World, delete, put, short, short_event};
+use crate::model::{
+    Client, Fixture, InterceptedHistory, Op, ReadStep, delete, put, short, short_event,
+};
 
 const SEEDS: u64 = 3000;
 const STEPS: u64 = 120;
@@ -75,7 +77,7 @@ impl Seen {
 }
 
 struct Run {
-    world: World,
+    fixture: Fixture,
     random: RefCell<SeededRandom>,
     clients: Vec<RefCell<Checker>>,
     now: RefCell<Duration>,
@@ -89,9 +91,9 @@ impl Run {
             fragment_bytes: usize::try_from(60 + random.below(200)).unwrap(),
             ..Config::default()
         };
-        let world = World::with(&config);
-        let clients = (0..CLIENTS).map(|_| RefCell::new(Checker::new(&world))).collect();
-        Run { world, random: RefCell::new(random), clients, now: RefCell::default() }
+        let fixture = Fixture::with(&config);
+        let clients = (0..CLIENTS).map(|_| RefCell::new(Checker::new(&fixture))).collect();
+        Run { fixture, random: RefCell::new(random), clients, now: RefCell::default() }
     }
 
     fn all(&self, seen: &mut Seen) {
@@ -108,19 +110,19 @@ impl Run {
 
     /// Takes a turn, with other steps in between.
     fn turn(&self) {
-        let history = Meddled(&self.world.log, |_: Moment| {
+        let history = InterceptedHistory(&self.fixture.log, |_: ReadStep| {
             if self.below(4) == 0 {
                 self.meddle();
             }
         });
-        self.world.hub.turn(&history).unwrap();
+        self.fixture.hub.turn(&history).unwrap();
     }
 
     /// Reads some responses of a client.
     fn read(&self, seen: &mut Seen) {
         let mut client = self.any_client().borrow_mut();
         for _ in 0..self.below(6) {
-            client.read_one(&self.world, seen);
+            client.read_one(&self.fixture, seen);
         }
     }
 
@@ -141,31 +143,32 @@ impl Run {
             16 => self.snapshot(),
             17..19 => {
                 *self.now.borrow_mut() += Duration::from_secs(60 * self.below(12));
-                self.world.hub.tick_progress(*self.now.borrow());
+                self.fixture.hub.tick_progress(*self.now.borrow());
             }
             _ => {
                 let i = usize::try_from(self.below(CLIENTS)).unwrap();
                 if self.below(4) == 0 {
-                    self.clients[i].replace(Checker::new(&self.world));
+                    self.clients[i].replace(Checker::new(&self.fixture));
                 }
             }
         }
     }
 
     fn write(&self) {
-        self.world.write(&self.transaction());
+        self.fixture.write(&self.transaction());
     }
 
     fn compact(&self) {
-        let (compacted, current) = (self.world.log.compacted().max(0), self.world.log.current());
+        let (compacted, current) =
+            (self.fixture.log.compacted().max(0), self.fixture.log.current());
         let step = self.below(current.abs_diff(compacted) + 1).cast_signed();
-        self.world.log.compact(compacted + step);
+        self.fixture.log.compact(compacted + step);
     }
 
     fn snapshot(&self) {
         let transactions: Vec<_> = (0..1 + self.below(3)).map(|_| self.transaction()).collect();
         let slices: Vec<&[Op]> = transactions.iter().map(|ops| &ops[..]).collect();
-        self.world.receive_snapshot(&slices);
+        self.fixture.receive_snapshot(&slices);
     }
 
     /// Generates changes of different keys.
@@ -182,7 +185,7 @@ impl Run {
     }
 
     fn request(&self) -> CreateRequest {
-        let current = self.world.log.current().cast_unsigned();
+        let current = self.fixture.log.current().cast_unsigned();
         let start_revision = match self.below(4) {
             0 => 0,
             1 => current + self.below(5),
@@ -204,27 +207,29 @@ impl Run {
     /// Reads until no client gets a response.
     fn finish(&self, seen: &mut Seen) {
         for _ in 0..10_000 {
-            let next = self.world.turn();
-            let read = self.clients.iter().map(|c| c.borrow_mut().read_all(&self.world, seen));
-            if read.sum::<usize>() == 0 && next == Next::Idle {
+            let next = self.fixture.turn();
+            let read = self.clients.iter().map(|c| c.borrow_mut().read_all(&self.fixture, seen));
+            if read.sum::<usize>() == 0 && next == HubTurn::Idle {
                 break;
             }
         }
-        assert_eq!((self.world.hub.slow_watchers(), self.world.hub.pending_events()), (0, 0));
+        assert_eq!((self.fixture.hub.slow_watchers(), self.fixture.hub.pending_events()), (0, 0));
         let mut watchers = 0;
         for client in &self.clients {
             let mut client = client.borrow_mut();
-            client.check_complete(&self.world);
+            client.check_complete(&self.fixture);
             watchers += client.live.len();
             // All watchers are synced now: a stream whose watchers have reached their start
             // revision gets an answer.
-            let begun =
-                client.live.values().all(|w| w.request.start_revision <= self.world.log.current());
+            let begun = client
+                .live
+                .values()
+                .all(|w| w.request.start_revision <= self.fixture.log.current());
             let answered = client.client.stream.request_progress().unwrap();
             assert_eq!(answered, begun && !client.live.is_empty());
-            client.read_all(&self.world, seen);
+            client.read_all(&self.fixture, seen);
         }
-        assert_eq!(self.world.hub.watchers(), watchers);
+        assert_eq!(self.fixture.hub.watchers(), watchers);
     }
 
     fn any_client(&self) -> &RefCell<Checker> {
@@ -267,14 +272,14 @@ fn limits(random: &mut SeededRandom) -> Limits {
 struct Checker {
     client: Client,
     /// Requests without an answer, in order.
-    asked: Vec<Asked>,
+    pending: Vec<PendingRequest>,
     live: BTreeMap<i64, Expected>,
     /// Watchers canceled by a compaction, which can be canceled once more.
     ended: BTreeSet<i64>,
     busy: u64,
 }
 
-enum Asked {
+enum PendingRequest {
     Created(i64, CreateRequest),
     Refused,
     Canceled(i64),
@@ -294,22 +299,22 @@ struct Expected {
 }
 
 impl Checker {
-    fn new(world: &World) -> Checker {
-        let (asked, live, ended) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        Checker { client: world.client(), asked, live, ended, busy: 0 }
+    fn new(fixture: &Fixture) -> Checker {
+        let (pending, live, ended) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        Checker { client: fixture.client(), pending, live, ended, busy: 0 }
     }
 
     fn create(&mut self, request: CreateRequest) {
         match self.client.stream.create(&request) {
-            Ok(Some(id)) => self.asked.push(Asked::Created(id, request)),
-            Ok(None) => self.asked.push(Asked::Refused),
+            Ok(Some(id)) => self.pending.push(PendingRequest::Created(id, request)),
+            Ok(None) => self.pending.push(PendingRequest::Refused),
             Err(Busy) => self.busy += 1,
         }
     }
 
     fn request_progress(&mut self) {
         match self.client.stream.request_progress() {
-            Ok(true) => self.asked.push(Asked::Progress),
+            Ok(true) => self.pending.push(PendingRequest::Progress),
             Ok(false) => {}
             Err(Busy) => self.busy += 1,
         }
@@ -317,42 +322,43 @@ impl Checker {
 
     fn cancel(&mut self, pick: u64) {
         // At most the expected answers, each once: whether there is one is tested elsewhere.
-        let asked =
-            |id: i64| self.asked.iter().any(|a| matches!(a, Asked::Canceled(i) if *i == id));
-        let mut known = self.live.keys().copied().filter(|&id| !asked(id));
+        let pending = |id: i64| {
+            self.pending.iter().any(|a| matches!(a, PendingRequest::Canceled(i) if *i == id))
+        };
+        let mut known = self.live.keys().copied().filter(|&id| !pending(id));
         let Some(id) = known.nth(usize::try_from(pick).unwrap()) else { return };
         drop(known);
         match self.client.stream.cancel(id) {
-            Ok(()) => self.asked.push(Asked::Canceled(id)),
+            Ok(()) => self.pending.push(PendingRequest::Canceled(id)),
             Err(Busy) => self.busy += 1,
         }
     }
 
-    fn read_all(&mut self, world: &World, seen: &mut Seen) -> usize {
-        std::iter::from_fn(|| self.read_one(world, seen).then_some(())).count()
+    fn read_all(&mut self, fixture: &Fixture, seen: &mut Seen) -> usize {
+        std::iter::from_fn(|| self.read_one(fixture, seen).then_some(())).count()
     }
 
-    fn read_one(&mut self, world: &World, seen: &mut Seen) -> bool {
+    fn read_one(&mut self, fixture: &Fixture, seen: &mut Seen) -> bool {
         let Some(response) = self.client.next() else { return false };
         if !response.events.is_empty() {
-            self.on_events(world, &response, seen);
+            self.on_events(fixture, &response, seen);
         } else if response.created {
             self.on_created(&response);
         } else if response.compact_revision != 0 {
             seen.ended += 1;
-            self.on_ended(world, &response);
+            self.on_ended(fixture, &response);
         } else if response.canceled {
             seen.canceled += 1;
             self.on_canceled(&response);
         } else {
-            self.on_progress(world, &response, seen);
+            self.on_progress(fixture, &response, seen);
         }
         true
     }
 
     fn on_created(&mut self, response: &Response) {
-        match self.asked.remove(0) {
-            Asked::Created(id, request) => {
+        match self.pending.remove(0) {
+            PendingRequest::Created(id, request) => {
                 assert!(!response.canceled && response.watch_id == id, "{}", short(response));
                 let now = response.revision;
                 let from =
@@ -360,26 +366,26 @@ impl Checker {
                 let expected = Expected { request, from, got: 0, last: 0, in_fragments: false };
                 assert!(self.live.insert(id, expected).is_none(), "created twice");
             }
-            Asked::Refused => {
+            PendingRequest::Refused => {
                 assert!(response.canceled && response.watch_id == NO_WATCH_ID);
             }
             _ => panic!("unexpected response {}", short(response)),
         }
     }
 
-    fn on_events(&mut self, world: &World, response: &Response, seen: &mut Seen) {
+    fn on_events(&mut self, fixture: &Fixture, response: &Response, seen: &mut Seen) {
         let watcher =
             self.live.get_mut(&response.watch_id).expect("the watcher is created and not canceled");
         seen.events += response.events.len() as u64;
         seen.fragments += u64::from(response.fragment);
-        watcher.check_events(world, response);
+        watcher.check_events(fixture, response);
         seen.prev_kvs += response.events.iter().filter(|e| e.prev_kv.is_some()).count() as u64;
     }
 
-    fn on_ended(&mut self, world: &World, response: &Response) {
+    fn on_ended(&mut self, fixture: &Fixture, response: &Response) {
         let watcher = self.live.remove(&response.watch_id).expect("the watcher is created");
         assert!(response.canceled && response.revision == 0);
-        assert!(response.compact_revision <= world.log.compacted());
+        assert!(response.compact_revision <= fixture.log.compacted());
         assert!(!watcher.in_fragments);
         // The cancellation has a reason: the next revision is compacted.
         let next = watcher.from.max(watcher.last + 1);
@@ -389,33 +395,35 @@ impl Checker {
 
     fn on_canceled(&mut self, response: &Response) {
         let id = response.watch_id;
-        assert!(matches!(self.asked.remove(0), Asked::Canceled(asked) if asked == id));
+        assert!(
+            matches!(self.pending.remove(0), PendingRequest::Canceled(pending) if pending == id)
+        );
         let known = self.live.remove(&id).is_some() || self.ended.remove(&id);
         assert!(known, "{}", short(response));
     }
 
-    fn on_progress(&mut self, world: &World, response: &Response, seen: &mut Seen) {
+    fn on_progress(&mut self, fixture: &Fixture, response: &Response, seen: &mut Seen) {
         assert!(response.revision > 0, "{}", short(response));
         if response.watch_id == NO_WATCH_ID {
             seen.stream_progress += 1;
             // The answer to the first progress request; those before it are answered.
-            if matches!(self.asked.first(), Some(Asked::Progress)) {
-                self.asked.remove(0);
+            if matches!(self.pending.first(), Some(PendingRequest::Progress)) {
+                self.pending.remove(0);
             }
             assert!(!self.live.is_empty());
-            self.live.values_mut().for_each(|w| w.check_progress(world, response.revision));
+            self.live.values_mut().for_each(|w| w.check_progress(fixture, response.revision));
         } else {
             seen.progress += 1;
             let watcher = self.live.get_mut(&response.watch_id).expect("the watcher is created");
             assert!(watcher.request.progress_notify);
-            watcher.check_progress(world, response.revision);
+            watcher.check_progress(fixture, response.revision);
         }
     }
 
-    fn check_complete(&self, world: &World) {
-        assert!(self.asked.is_empty(), "all requests are answered");
+    fn check_complete(&self, fixture: &Fixture) {
+        assert!(self.pending.is_empty(), "all requests are answered");
         for (id, watcher) in &self.live {
-            let expected = watcher.expected(world);
+            let expected = watcher.expected(fixture);
             assert_eq!(watcher.got, expected.len(), "watcher {id}");
         }
     }
@@ -423,10 +431,10 @@ impl Checker {
 
 impl Expected {
     /// Returns all events that the watcher has to get.
-    fn expected(&self, world: &World) -> Vec<Event> {
-        let mut events = world.log.events();
+    fn expected(&self, fixture: &Fixture) -> Vec<Event> {
+        let mut events = fixture.log.events();
         events.retain(|event| {
-            event.revision.main <= world.log.current()
+            event.revision.main <= fixture.log.current()
                 && event.revision.main >= self.from
                 && self.wants(event)
         });
@@ -447,12 +455,12 @@ impl Expected {
             }
     }
 
-    fn check_events(&mut self, world: &World, response: &Response) {
-        let expected = self.expected(world);
+    fn check_events(&mut self, fixture: &Fixture, response: &Response) {
+        let expected = self.expected(fixture);
         for watched in &response.events {
             let next = expected.get(self.got).map(short_event);
             assert_eq!(Some(short_event(&watched.event)), next, "events are delivered in order");
-            self.check_previous(world, watched);
+            self.check_previous(fixture, watched);
             self.got += 1;
         }
         self.in_fragments = response.fragment;
@@ -464,9 +472,9 @@ impl Expected {
         assert!(!split || response.fragment, "{}", short(response));
     }
 
-    fn check_previous(&self, world: &World, watched: &WatchedEvent) {
+    fn check_previous(&self, fixture: &Fixture, watched: &WatchedEvent) {
         let event = &watched.event;
-        let before = world.log.value_at(&event.key, event.revision.main - 1).unwrap();
+        let before = fixture.log.value_at(&event.key, event.revision.main - 1).unwrap();
         let expected = before.filter(|_| self.request.prev_kv && !event.created);
         // A response is split after previous values were read: a compaction in between does not
         // remove them.
@@ -475,8 +483,8 @@ impl Expected {
         }
     }
 
-    fn check_progress(&mut self, world: &World, revision: i64) {
-        let mut expected = self.expected(world);
+    fn check_progress(&mut self, fixture: &Fixture, revision: i64) {
+        let mut expected = self.expected(fixture);
         expected.retain(|event| event.revision.main <= revision);
         assert!(self.got >= expected.len(), "progress {revision} precedes an event that it covers");
         assert!(revision >= self.request.start_revision, "progress before the start revision");

@@ -15,6 +15,21 @@ pub struct ClientStream {
     io: Io,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
+    forwarding: Option<Forwarding>,
+}
+
+/// A proxy at the other end of a stream, which forwards requests by their URLs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    /// The value of the header `Proxy-Authorization`, if the proxy wants one.
+    pub authorization: Option<String>,
+}
+
+/// The authorization is a secret.
+impl std::fmt::Debug for Forwarding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forwarding").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -28,16 +43,25 @@ enum Io {
 impl ClientStream {
     pub(crate) fn tcp(stream: TcpStream) -> ClientStream {
         let (local, remote) = (stream.local_addr().ok(), stream.peer_addr().ok());
-        ClientStream { io: Io::Tcp(stream), local, remote }
+        ClientStream { io: Io::Tcp(stream), local, remote, forwarding: None }
     }
 
     pub(crate) fn unix(stream: UnixStream) -> ClientStream {
-        ClientStream { io: Io::Unix(stream), local: None, remote: None }
+        ClientStream { io: Io::Unix(stream), local: None, remote: None, forwarding: None }
     }
 
     pub(crate) fn tls(stream: TlsStream<ClientStream>) -> ClientStream {
         let (local, remote) = (stream.get_ref().0.local, stream.get_ref().0.remote);
-        ClientStream { io: Io::Tls(Box::new(stream)), local, remote }
+        ClientStream { io: Io::Tls(Box::new(stream)), local, remote, forwarding: None }
+    }
+
+    pub(crate) fn forwarded(self, authorization: Option<String>) -> ClientStream {
+        ClientStream { forwarding: Some(Forwarding { authorization }), ..self }
+    }
+
+    /// Returns the proxy at the other end that forwards requests, if there is one.
+    pub fn forwarding(&self) -> Option<&Forwarding> {
+        self.forwarding.as_ref()
     }
 
     /// Returns the local address, over TCP.

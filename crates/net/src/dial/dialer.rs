@@ -11,8 +11,8 @@
 //!   ClientStream
 //! ```
 //!
-//! Compat: the procedure and its times are Go's. Unlike etcd, it ignores `HTTP_PROXY` and
-//! `HTTPS_PROXY` for peers.
+//! Compat: procedure, times and the choice of a proxy ([`super::proxy`]) are Go's. With a proxy,
+//! the lookup and the addresses are the proxy's.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -21,13 +21,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gocompat::os_error_text;
+use gocompat::{lookup_error_text, os_error_text};
 use tls::{ClientTls, InvalidServerName};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::client_stream::ClientStream;
+use super::proxy::{Proxy, ProxyKind, ProxySettings, Route, TunnelError, open_tunnel};
 use super::target::{Endpoint, Target};
 use crate::listen::set_tcp_options;
 use crate::runtime::resolver::{self, Purpose};
@@ -53,6 +54,8 @@ pub struct Dialer {
     pub handshake_timeout: Duration,
     /// The local address to connect from, if any.
     pub local: Option<IpAddr>,
+    /// The proxies to connect through.
+    pub proxies: Arc<ProxySettings>,
 }
 
 /// The reason there is no connection. The texts are Go's.
@@ -96,30 +99,93 @@ pub enum DialError {
     /// The handshake timed out.
     #[error("net/http: TLS handshake timeout")]
     HandshakeLate,
+    /// The proxy could not be reached.
+    #[error("proxyconnect tcp: {0}")]
+    Proxy(Box<DialError>),
+    /// The proxy opened no tunnel.
+    #[error("proxyconnect tcp: {proxy} to {target}: {source}")]
+    Tunnel {
+        /// The proxy.
+        proxy: String,
+        /// The target.
+        target: String,
+        /// The reason.
+        source: TunnelError,
+    },
 }
 
 impl Dialer {
     /// Creates a dialer with this time to connect and the default time for handshakes.
     pub fn new(tls: Arc<ClientTls>, connect_timeout: Duration) -> Dialer {
-        Dialer { tls, connect_timeout, handshake_timeout: HANDSHAKE_TIMEOUT, local: None }
+        Dialer {
+            tls,
+            connect_timeout,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+            local: None,
+            proxies: Arc::default(),
+        }
     }
 
-    /// Connects to a target, on the caller's runtime.
+    /// Connects to a target, on the caller's runtime. If the stream
+    /// [is forwarded](ClientStream::forwarding), requests must have whole URLs.
     ///
     /// # Errors
     /// The reason there is no connection.
     pub async fn dial(&self, target: &Target) -> Result<ClientStream, DialError> {
-        let deadline = Instant::now() + self.connect_timeout;
-        let link = match target.endpoint() {
-            Endpoint::Tcp(host, port) => {
-                ClientStream::tcp(self.dial_tcp(host, *port, deadline).await?)
+        let stream = match self.proxies.route(target) {
+            Route::Direct => self.dial_directly(target).await?,
+            Route::Forward(proxy) => {
+                let stream = self.dial_proxy(proxy).await?;
+                return Ok(stream.forwarded(proxy.authorization()));
             }
-            Endpoint::Unix(path) => ClientStream::unix(dial_unix(path.clone(), deadline).await?),
+            Route::Tunnel(proxy) => self.dial_through(proxy, target).await?,
         };
         match target.is_secure() {
-            true => self.secure(link, target.host()).await,
-            false => Ok(link),
+            true => self.secure(stream, target.host()).await,
+            false => Ok(stream),
         }
+    }
+
+    async fn dial_directly(&self, target: &Target) -> Result<ClientStream, DialError> {
+        let deadline = Instant::now() + self.connect_timeout;
+        match target.endpoint() {
+            Endpoint::Tcp(host, port) => {
+                Ok(ClientStream::tcp(self.dial_tcp(host, *port, deadline).await?))
+            }
+            Endpoint::Unix(path) => {
+                Ok(ClientStream::unix(dial_unix(path.clone(), deadline).await?))
+            }
+        }
+    }
+
+    /// Connects to a proxy, with TLS if it speaks that.
+    async fn dial_proxy(&self, proxy: &Proxy) -> Result<ClientStream, DialError> {
+        let wrap = |error| DialError::Proxy(Box::new(error));
+        let deadline = Instant::now() + self.connect_timeout;
+        let stream = self.dial_tcp(&proxy.host, proxy.port, deadline).await.map_err(wrap)?;
+        let stream = ClientStream::tcp(stream);
+        match proxy.kind {
+            ProxyKind::Https => self.secure(stream, &proxy.host).await.map_err(wrap),
+            ProxyKind::Http | ProxyKind::Socks5 => Ok(stream),
+        }
+    }
+
+    /// Opens a tunnel to a target.
+    async fn dial_through(
+        &self,
+        proxy: &Proxy,
+        target: &Target,
+    ) -> Result<ClientStream, DialError> {
+        let mut stream = self.dial_proxy(proxy).await?;
+        if let Endpoint::Tcp(host, port) = target.endpoint() {
+            let opened = open_tunnel(&mut stream, proxy, (host, *port)).await;
+            opened.map_err(|source| DialError::Tunnel {
+                proxy: proxy.to_string(),
+                target: target.to_string(),
+                source,
+            })?;
+        }
+        Ok(stream)
     }
 
     async fn secure(&self, link: ClientStream, host: &str) -> Result<ClientStream, DialError> {
@@ -241,16 +307,7 @@ async fn lookup(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAd
     let found = found.map_err(|_| unknown("i/o timeout".to_owned()))?;
     // The task failed: the runtime is stopping.
     let found = found.map_err(|error| unknown(error.to_string()))?;
-    Ok(found.map_err(|error| unknown(lookup_reason(&error)))?.collect())
-}
-
-/// Returns Go's text for an unknown name.
-fn lookup_reason(error: &io::Error) -> String {
-    let reason = os_error_text(error);
-    if reason.contains("not known") || reason.contains("No address") {
-        return "no such host".to_owned();
-    }
-    reason
+    Ok(found.map_err(|error| unknown(lookup_error_text(&error)))?.collect())
 }
 
 async fn dial_unix(path: PathBuf, deadline: Instant) -> Result<UnixStream, DialError> {

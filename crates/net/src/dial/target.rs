@@ -4,6 +4,7 @@
 //!   http://10.0.0.7:2380        10.0.0.7, port 2380
 //!   https://m1.example:2380     m1.example, port 2380, over TLS, with a certificate for m1.example
 //!   https://[fd00::1]           fd00::1, port 443
+//!   http://[fe80::1%25eth0]:1   fe80::1%eth0, port 1: the host is decoded, as in Go
 //!   unix://localhost:2380       the socket localhost:2380, in the working directory
 //!   unixs:///run/m1.sock        the socket /run/m1.sock, over TLS, certificate for localhost
 //! ```
@@ -13,6 +14,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+
+use gocompat::{GoUrl, UrlParseError};
 
 /// The longest URL that is parsed. URLs of members come from peers.
 pub const URL_BYTES_MAX: usize = 8 << 10;
@@ -36,6 +39,9 @@ pub(crate) enum Endpoint {
 /// The reason a URL is no target. The texts are etcd's where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
+    /// Not a URL.
+    #[error(transparent)]
+    Parse(#[from] UrlParseError),
     /// The scheme is unknown.
     #[error("URL scheme must be http, https, unix, or unixs: {0}")]
     Scheme(String),
@@ -59,40 +65,35 @@ impl Target {
         if url.len() > URL_BYTES_MAX {
             return Err(TargetError::TooLong);
         }
-        let scheme = url.split_once("://");
-        let (scheme, rest) = scheme.ok_or_else(|| TargetError::Scheme(url.to_owned()))?;
-        let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let authority = authority.rsplit_once('@').map_or(authority, |(_, authority)| authority);
-        match scheme {
-            "http" => Self::tcp(url, authority, 80, false),
-            "https" => Self::tcp(url, authority, 443, true),
-            "unix" => Self::unix(url, authority, path, false),
-            "unixs" => Self::unix(url, authority, path, true),
+        let parsed = GoUrl::parse(url)?;
+        match parsed.scheme() {
+            "http" => Self::tcp(url, &parsed, 80, false),
+            "https" => Self::tcp(url, &parsed, 443, true),
+            "unix" => Self::unix(url, &parsed, false),
+            "unixs" => Self::unix(url, &parsed, true),
             _ => Err(TargetError::Scheme(url.to_owned())),
         }
     }
 
-    fn tcp(url: &str, authority: &str, port: u16, is_secure: bool) -> Result<Target, TargetError> {
-        let (host, digits) = split(authority);
+    fn tcp(url: &str, parsed: &GoUrl, port: u16, is_secure: bool) -> Result<Target, TargetError> {
+        let host = parsed.hostname().to_owned();
         if host.is_empty() {
             return Err(TargetError::NoHost(url.to_owned()));
         }
-        let port = match digits {
+        let port = match parsed.port() {
             "" => port,
             digits => digits.parse().map_err(|_| TargetError::Port(url.to_owned()))?,
         };
-        let host = host.to_owned();
         Ok(Target { endpoint: Endpoint::Tcp(host.clone(), port), host, is_secure })
     }
 
-    fn unix(url: &str, host: &str, path: &str, is_secure: bool) -> Result<Target, TargetError> {
-        let socket = format!("{host}{path}");
+    fn unix(url: &str, parsed: &GoUrl, is_secure: bool) -> Result<Target, TargetError> {
+        let socket = format!("{}{}", parsed.host(), parsed.path());
         if socket.is_empty() {
             return Err(TargetError::NoHost(url.to_owned()));
         }
         // A unix socket is on this machine, whatever its path.
-        let host = Some(split(host).0).filter(|host| !host.is_empty()).unwrap_or("localhost");
+        let host = Some(parsed.hostname()).filter(|host| !host.is_empty()).unwrap_or("localhost");
         Ok(Target { endpoint: Endpoint::Unix(socket.into()), host: host.to_owned(), is_secure })
     }
 
@@ -103,6 +104,21 @@ impl Target {
     /// Returns the host without port and brackets: the name that the certificate must be for.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Returns the authority of requests, that is, the header `Host`. As in Go, it has no zone; and
+    /// the path of a Unix socket is no authority.
+    pub fn authority(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Tcp(host, port) => {
+                let address = host.split('%').next().unwrap_or_default();
+                gocompat::join_host_port(address, *port)
+            }
+            Endpoint::Unix(path) => {
+                let path = path.display().to_string();
+                if path.contains('/') { self.host.clone() } else { path }
+            }
+        }
     }
 
     /// Returns whether TLS is used.
@@ -121,14 +137,6 @@ impl fmt::Display for Target {
     }
 }
 
-/// Splits host and port; either may be empty.
-fn split(authority: &str) -> (&str, &str) {
-    if let Some((host, rest)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return (host, rest.strip_prefix(':').unwrap_or(rest));
-    }
-    authority.rsplit_once(':').unwrap_or((authority, ""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,13 +151,24 @@ mod tests {
             ("http://m1.example", "m1.example:80", "m1.example", false),
             ("https://[fd00::1]", "[fd00::1]:443", "fd00::1", true),
             ("http://[fd00::1]:2380", "[fd00::1]:2380", "fd00::1", false),
+            ("http://[fe80::1%25eth0]:1", "[fe80::1%eth0]:1", "fe80::1%eth0", false),
             ("unix://localhost:2380", "localhost:2380", "localhost", false),
             ("unixs:///run/m1.sock", "/run/m1.sock", "localhost", true),
+            ("unix:/run/m%201.sock", "/run/m 1.sock", "localhost", false),
         ] {
             let target = Target::parse(url).unwrap();
             assert_eq!(target.to_string(), text);
             assert_eq!((target.host(), target.is_secure()), (host, is_secure), "{url}");
         }
+    }
+
+    #[test]
+    fn the_authority_has_neither_a_zone_nor_a_path() {
+        let authority = |url| Target::parse(url).unwrap().authority();
+        assert_eq!(authority("http://10.0.0.7:2380"), "10.0.0.7:2380");
+        assert_eq!(authority("http://[fe80::1%25eth0]:2380"), "[fe80::1]:2380");
+        assert_eq!(authority("unix://localhost:2380"), "localhost:2380");
+        assert_eq!(authority("unix:///run/m1.sock"), "localhost");
     }
 
     #[test]
@@ -161,7 +180,8 @@ mod tests {
             ("http://", "http: no Host in request URL: http://"),
             ("unix://", "http: no Host in request URL: unix://"),
             ("http://m1:65536", "invalid port in URL: http://m1:65536"),
-            ("http://m1:+1x", "invalid port in URL: http://m1:+1x"),
+            ("http://m1:+1x", r#"parse "http://m1:+1x": invalid port ":+1x" after host"#),
+            ("http:m1:1", "http: no Host in request URL: http:m1:1"),
         ] {
             assert_eq!(Target::parse(url).unwrap_err().to_string(), text);
         }

@@ -1,5 +1,5 @@
-//! Drives an HTTP/2 connection of hyper: flushes after each poll, and ends it when the client is
-//! gone.
+//! Drives an HTTP/2 connection of hyper: flushes after each poll, and ends it when the client no
+//! longer answers.
 //!
 //! ```text
 //!   each poll     h2 ─► flush the coalesced writes ─► has the client been silent for too long?
@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::write_coalescer::Flusher;
 
-/// A connection that is flushed after each poll and ends when its client is gone.
+/// A connection that is flushed after each poll and ends when its client no longer answers.
 pub(crate) struct Http2Driver<C, S> {
     connection: Pin<Box<C>>,
     flusher: Flusher<S>,
@@ -76,7 +76,7 @@ impl SilenceTimer {
             ready!(self.timer.as_mut().poll(cx));
             let end = last_read() + self.max;
             if end <= Instant::now() {
-                return Poll::Ready(DriverError::Gone);
+                return Poll::Ready(DriverError::Silent);
             }
             self.timer.as_mut().reset(end);
         }
@@ -87,7 +87,7 @@ impl SilenceTimer {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DriverError {
     #[error("the client answers no pings and its socket accepts no more bytes")]
-    Gone,
+    Silent,
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]

@@ -13,6 +13,9 @@
 /// The length of a frame header.
 pub(crate) const FRAME_HEADER_BYTES: usize = 9;
 
+/// The length of the priority in a HEADERS frame.
+const PRIORITY_BYTES: usize = 5;
+
 /// Frame types.
 pub(crate) mod kind {
     pub(crate) const DATA: u8 = 0;
@@ -29,6 +32,8 @@ mod flag {
     pub(super) const ACK: u8 = 0x1;
     pub(super) const END_STREAM: u8 = 0x1;
     pub(super) const END_HEADERS: u8 = 0x4;
+    pub(super) const PADDED: u8 = 0x8;
+    pub(super) const PRIORITY: u8 = 0x20;
 }
 
 /// The header of a frame.
@@ -79,6 +84,53 @@ impl Frame {
     }
 }
 
+/// A part of the byte stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FramePart<'a> {
+    /// The header of a frame.
+    Header(Frame),
+    /// Bytes of the payload of a frame that belongs to a header block.
+    BlockPayload(&'a [u8]),
+}
+
+/// The payload of a HEADERS or CONTINUATION frame, of which only a part are header fields.
+///
+/// ```text
+///   flag PADDED: 1 byte   PRIORITY: 5 bytes   header fields   PADDED: that many bytes
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockPayload {
+    left: usize,
+    pads: bool,
+    pad: usize,
+    priority_left: usize,
+}
+
+impl BlockPayload {
+    pub(crate) fn new(frame: Frame) -> Self {
+        let has = |flag: u8| frame.kind == kind::HEADERS && frame.flags & flag != 0;
+        let priority_left = if has(flag::PRIORITY) { PRIORITY_BYTES } else { 0 };
+        Self { left: frame.length as usize, pads: has(flag::PADDED), pad: 0, priority_left }
+    }
+
+    /// Takes the next bytes of the payload. Returns those of header fields.
+    pub(crate) fn fields<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
+        if self.pads
+            && let [pad, rest @ ..] = bytes
+        {
+            (self.pads, self.pad, bytes) = (false, usize::from(*pad), rest);
+            self.left = self.left.saturating_sub(1);
+        }
+        let skipped = self.priority_left.min(bytes.len());
+        self.priority_left -= skipped;
+        bytes = &bytes[skipped..];
+        self.left = self.left.saturating_sub(skipped);
+        let fields = bytes.len().min(self.left.saturating_sub(self.pad));
+        self.left = self.left.saturating_sub(bytes.len());
+        &bytes[..fields]
+    }
+}
+
 /// The position of a byte stream within its frames.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameScanner {
@@ -99,12 +151,19 @@ impl FrameScanner {
         Self { header: [0; _], filled: 0, skip, skips_block: false, in_block: false }
     }
 
-    /// Scans the next bytes and calls `each` for every frame whose header is complete.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
+    /// Scans the next bytes, and calls `each` for every frame whose header is complete and for the
+    /// payload of header blocks.
+    pub(crate) fn feed<'a>(&mut self, mut bytes: &'a [u8], mut each: impl FnMut(FramePart<'a>)) {
         while !bytes.is_empty() {
+            let is_block = self.skip > 0 && self.skips_block;
             let (size, frame) = self.step(bytes);
-            bytes = &bytes[size..];
-            frame.into_iter().for_each(&mut each);
+            let (step, rest) = bytes.split_at(size);
+            match frame {
+                Some(frame) => each(FramePart::Header(frame)),
+                None if is_block => each(FramePart::BlockPayload(step)),
+                None => {}
+            }
+            bytes = rest;
         }
     }
 
@@ -175,7 +234,10 @@ mod tests {
 
     fn frames_of(scanner: &mut FrameScanner, bytes: &[u8]) -> Vec<Frame> {
         let mut frames = Vec::new();
-        scanner.feed(bytes, |frame| frames.push(frame));
+        scanner.feed(bytes, |part| match part {
+            FramePart::Header(frame) => frames.push(frame),
+            FramePart::BlockPayload(payload) => assert!(payload.iter().all(|byte| *byte == 6)),
+        });
         frames
     }
 
@@ -209,6 +271,26 @@ mod tests {
     fn a_large_payload_is_skipped() {
         let mut scanner = FrameScanner::new(0);
         assert_eq!(frames_of(&mut scanner, &bytes_of(&[LARGE, PING])), [LARGE, PING]);
+    }
+
+    #[test]
+    fn padding_and_priority_are_no_header_fields() {
+        let payload = [3, 9, 9, 9, 9, 9, 1, 2, 0, 0, 0];
+        let flags = flag::PADDED | flag::PRIORITY;
+        for (kind, flags, expected) in [
+            (kind::HEADERS, flags, &payload[6..8]),
+            (kind::HEADERS, flag::PADDED, &payload[1..8]),
+            (kind::HEADERS, flag::PRIORITY, &payload[5..]),
+            (kind::HEADERS, 0, &payload[..]),
+            (kind::CONTINUATION, flags, &payload[..]),
+        ] {
+            for split in 0..=payload.len() {
+                let mut block = BlockPayload::new(Frame { length: 11, kind, flags, stream: 1 });
+                let parts = [&payload[..split], &payload[split..]];
+                let fields: Vec<u8> = parts.map(|part| block.fields(part)).concat();
+                assert_eq!(fields, expected, "{kind} {flags} {split}");
+            }
+        }
     }
 
     #[test]

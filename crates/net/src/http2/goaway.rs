@@ -1,4 +1,5 @@
-//! The GOAWAY that ends the connection of a client that pings too often.
+//! The GOAWAY that ends the connection of a client that breaks a rule, such as one that pings too
+//! often.
 //!
 //! ```text
 //!   00 00 16  07      00  00 00 00 00   00 00 00 05   00 00 00 0b          74 6f 6f 5f .. 67 73
@@ -21,14 +22,49 @@ use super::frames::{Frame, kind};
 
 /// The time a client has to read the frame and close. As in grpc-go.
 const LINGER: Duration = Duration::from_secs(1);
-const REASON: &[u8; 14] = b"too_many_pings";
-/// The last stream, the error code and the debug data.
-const GOAWAY_BYTES: u32 = 4 + 4 + 14;
-const ENHANCE_YOUR_CALM: u32 = 0xb;
+/// The last stream and the error code, before the debug data.
+const GOAWAY_BYTES: usize = 4 + 4;
+
+/// The rule that a client has broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Violation {
+    TooManyPings,
+    /// A `:path` with a fragment.
+    PathFragment,
+}
+
+impl Violation {
+    /// Returns the error code of HTTP/2.
+    fn code(self) -> u32 {
+        match self {
+            // PROTOCOL_ERROR
+            Self::PathFragment => 0x1,
+            // ENHANCE_YOUR_CALM
+            Self::TooManyPings => 0xb,
+        }
+    }
+
+    /// Returns the debug data.
+    fn debug_data(self) -> &'static str {
+        match self {
+            Self::TooManyPings => "too_many_pings",
+            Self::PathFragment => "fragment in :path",
+        }
+    }
+
+    fn error(self) -> io::Error {
+        let text = match self {
+            Self::TooManyPings => "got too many pings from the client",
+            Self::PathFragment => "got a request with a fragment in its path",
+        };
+        io::Error::new(io::ErrorKind::ConnectionAborted, text)
+    }
+}
 
 /// The progress of the shutdown.
 #[derive(Debug)]
 pub(super) struct GoAway {
+    violation: Violation,
     step: Step,
     deadline: Pin<Box<Sleep>>,
 }
@@ -47,9 +83,10 @@ enum Step {
 
 impl GoAway {
     /// Prepares a GOAWAY that names `last` as the last processed stream.
-    pub(super) fn new(last: u32) -> Self {
+    pub(super) fn new(violation: Violation, last: u32) -> Self {
         Self {
-            step: Step::Write { frame: goaway(last), written: 0 },
+            violation,
+            step: Step::Write { frame: goaway(violation, last), written: 0 },
             deadline: Box::pin(sleep_until(Instant::now() + LINGER)),
         }
     }
@@ -72,7 +109,7 @@ impl GoAway {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         if self.deadline.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(too_many_pings());
+            return Poll::Ready(self.violation.error());
         }
         if self.is_not_started() && !at_boundary {
             return Poll::Pending;
@@ -80,7 +117,7 @@ impl GoAway {
         loop {
             match ready!(self.step.poll(cx, Pin::new(stream))) {
                 Ok(Some(next)) => self.step = next,
-                Ok(None) => return Poll::Ready(too_many_pings()),
+                Ok(None) => return Poll::Ready(self.violation.error()),
                 Err(error) => return Poll::Ready(error),
             }
         }
@@ -132,13 +169,11 @@ fn poll_discard<S: AsyncRead>(cx: &mut Context<'_>, stream: Pin<&mut S>) -> Poll
     Poll::Ready(Ok(!buffer.filled().is_empty()))
 }
 
-fn too_many_pings() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "got too many pings from the client")
-}
-
-fn goaway(last: u32) -> Vec<u8> {
-    let header = Frame { length: GOAWAY_BYTES, kind: kind::GOAWAY, flags: 0, stream: 0 }.encode();
-    [&header[..], &last.to_be_bytes(), &ENHANCE_YOUR_CALM.to_be_bytes(), REASON].concat()
+fn goaway(violation: Violation, last: u32) -> Vec<u8> {
+    let data = violation.debug_data().as_bytes();
+    let length = u32::try_from(GOAWAY_BYTES + data.len()).unwrap_or(u32::MAX);
+    let header = Frame { length, kind: kind::GOAWAY, flags: 0, stream: 0 }.encode();
+    [&header[..], &last.to_be_bytes(), &violation.code().to_be_bytes(), data].concat()
 }
 
 #[cfg(test)]
@@ -149,6 +184,6 @@ mod tests {
     fn the_goaway_frame_is_encoded_as_documented() {
         let mut expected = vec![0, 0, 0x16, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0x0b];
         expected.extend_from_slice(b"too_many_pings");
-        assert_eq!(goaway(5), expected);
+        assert_eq!(goaway(Violation::TooManyPings, 5), expected);
     }
 }

@@ -11,6 +11,7 @@
 //! ```
 //!
 //! - Pings that come too often end the connection as in grpc-go (`pings`, `goaway`).
+//! - A request whose path has a fragment ends the connection: h2 would drop it (`path_fragments`).
 //! - The first frame, and a header block that has begun, must be complete within a timeout.
 //!
 //! Invariant: the client reads whole frames in order, even if the last one is not h2's: the GOAWAY
@@ -24,8 +25,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::frames::{Frame, FrameScanner, kind};
-use super::goaway::GoAway;
+use super::frames::{BlockPayload, Frame, FramePart, FrameScanner, kind};
+use super::goaway::{GoAway, Violation};
+use super::path_fragments::PathFragments;
 use super::pings::Pings;
 use super::streams::Streams;
 use crate::open::PREFACE;
@@ -63,21 +65,36 @@ struct FrameState {
     received_any: bool,
     /// Whether the frames of the last read began a header block.
     block_began: bool,
-    /// Whether the ping limit was exceeded.
-    too_many_pings: bool,
+    block: BlockPayload,
+    paths: PathFragments,
+    /// The rule that the client has broken.
+    violation: Option<Violation>,
 }
 
 impl FrameState {
-    fn on_received(&mut self, frame: Frame) {
-        self.received_any = true;
-        self.block_began |= frame.kind == kind::HEADERS;
-        self.streams.on_received(frame);
-        if frame.asks_pong() {
-            self.too_many_pings |= self.pings.on_ping(Instant::now(), self.streams.any_running());
+    fn on_received(&mut self, part: FramePart<'_>) {
+        match part {
+            FramePart::Header(frame) => self.on_frame(frame),
+            FramePart::BlockPayload(payload) => {
+                if self.paths.feed(self.block.fields(payload)) {
+                    self.violation = Some(Violation::PathFragment);
+                }
+            }
         }
     }
 
-    fn on_sent(&mut self, frame: Frame) {
+    fn on_frame(&mut self, frame: Frame) {
+        self.received_any = true;
+        self.block_began |= frame.kind == kind::HEADERS;
+        self.block = BlockPayload::new(frame);
+        self.streams.on_received(frame);
+        if frame.asks_pong() && self.pings.on_ping(Instant::now(), self.streams.any_running()) {
+            self.violation = Some(Violation::TooManyPings);
+        }
+    }
+
+    fn on_sent(&mut self, part: FramePart<'_>) {
+        let FramePart::Header(frame) = part else { return };
         if frame.carries_message() {
             self.pings.on_response();
         }
@@ -93,7 +110,9 @@ impl<S> Http2Guard<S> {
             streams: Streams::default(),
             received_any: false,
             block_began: false,
-            too_many_pings: false,
+            block: BlockPayload::default(),
+            paths: PathFragments::default(),
+            violation: None,
         };
         Self {
             stream,
@@ -108,15 +127,15 @@ impl<S> Http2Guard<S> {
 
     fn on_received(&mut self, bytes: &[u8]) {
         self.frame_state.block_began = false;
-        self.received.feed(bytes, |frame| self.frame_state.on_received(frame));
+        self.received.feed(bytes, |part| self.frame_state.on_received(part));
         self.set_deadline();
-        if self.frame_state.too_many_pings {
-            self.goaway = Some(GoAway::new(self.frame_state.streams.last()));
+        if let Some(violation) = self.frame_state.violation {
+            self.goaway = Some(GoAway::new(violation, self.frame_state.streams.last()));
         }
     }
 
     fn on_sent(&mut self, bytes: &[u8]) {
-        self.sent.feed(bytes, |frame| self.frame_state.on_sent(frame));
+        self.sent.feed(bytes, |part| self.frame_state.on_sent(part));
     }
 
     /// Sets or clears the deadline. Nearly always there is none: header blocks arrive in one piece.

@@ -12,9 +12,15 @@
 //! ```
 //!
 //! Each connection has its own budget, so a client that does not read holds up its own responses
-//! only. All connections of a listener share one more limit. When it is full, the connections whose
-//! responses have been unread for the longest are closed ([`EvictingLimit`]), and a connection with
-//! unsent bytes gets no further response.
+//! only. All connections of a listener share one more limit. While it is full, no connection gets
+//! another long response, and connections with unsent bytes that take less than
+//! [`UNSENT_PROGRESS_BYTES`] in [`UNSENT_GRACE`] are closed, the oldest first
+//! ([`EvictingLimit::evict_overdue`]).
+//!
+//! Whether a response is long is known only when it is built. Responses that are rarely long are
+//! therefore built first ([`SendBudget::wait_for_own_room`]) and, if the shared limit is full and
+//! the response turns out to be long ([`SendBudget::must_wait_with`]), dropped and built again when
+//! there is room: other clients of a full listener go on reading keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,10 +35,14 @@ use super::evicting_limit::{Evicted, EvictingLimit, Permit};
 /// Unsent bytes of a connection above which no further response is begun. Responses that are
 /// already being built come on top.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
-/// Unsent bytes of all connections of a listener above which connections are closed or wait.
+/// Unsent bytes of all connections of a listener above which no further long response is begun, and
+/// connections that do not read are closed. Responses that are already being built come on top.
 pub const UNSENT_TOTAL_BYTES_MAX: usize = 512 << 20;
 /// The time a response may stay unread before its connection can be closed for it.
 pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
+/// The bytes that a connection must take within [`UNSENT_GRACE`] to count as reading. A client that
+/// takes single bytes does not.
+pub const UNSENT_PROGRESS_BYTES: usize = 4 << 20;
 /// Chunks shorter than this are not charged: there are at most as many as streams, each of which
 /// costs a similar amount.
 pub const COUNTED_BYTES_MIN: usize = 64 << 10;
@@ -43,6 +53,8 @@ const TOTAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct SendBudget {
     bytes: AtomicUsize,
+    /// Bytes that the socket took since the last progress was recorded.
+    taken: AtomicUsize,
     refunded: Notify,
     total: Arc<EvictingLimit>,
     evicted: Arc<Evicted>,
@@ -51,13 +63,8 @@ pub struct SendBudget {
 /// A budget that shares its total with no other connection.
 impl Default for SendBudget {
     fn default() -> Self {
-        Self::with_total(&unsent_limit())
+        Self::with_total(&EvictingLimit::with_grace(UNSENT_TOTAL_BYTES_MAX, UNSENT_GRACE))
     }
-}
-
-/// Creates the limit that all connections of a listener share.
-pub(crate) fn unsent_limit() -> Arc<EvictingLimit> {
-    EvictingLimit::with_grace(UNSENT_TOTAL_BYTES_MAX, UNSENT_GRACE)
 }
 
 impl SendBudget {
@@ -65,31 +72,51 @@ impl SendBudget {
     pub(crate) fn with_total(total: &Arc<EvictingLimit>) -> Self {
         Self {
             bytes: AtomicUsize::default(),
+            taken: AtomicUsize::default(),
             refunded: Notify::default(),
             total: Arc::clone(total),
             evicted: Arc::default(),
         }
     }
 
-    /// Returns whether another response may be built.
+    /// Returns whether a long response may be built.
     pub fn has_room(&self) -> bool {
-        match self.bytes.load(Ordering::Acquire) {
-            0 => true,
-            bytes => bytes < UNSENT_BYTES_MAX && !self.total.is_full(),
-        }
+        self.has_own_room() && !self.total.is_full()
     }
 
-    /// Waits until another response may be built.
+    /// Returns whether this connection may have another response, whatever other connections hold.
+    fn has_own_room(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) < UNSENT_BYTES_MAX
+    }
+
+    /// Waits until a long response may be built.
     pub async fn wait_for_room(&self) {
+        self.wait_for(Self::has_room).await;
+    }
+
+    /// Waits until a response may be built that is rarely long: see [`Self::must_wait_with`].
+    pub async fn wait_for_own_room(&self) {
+        self.wait_for(Self::has_own_room).await;
+    }
+
+    async fn wait_for(&self, has_room: impl Fn(&Self) -> bool) {
+        if has_room(self) {
+            return;
+        }
         loop {
             // Registered before the check, so that no refund in between is missed.
             let refunded = self.refunded.notified();
-            if self.has_room() {
+            if has_room(self) {
                 return;
             }
             // Refunds of other connections do not notify this one.
             let _ = timeout(TOTAL_POLL_INTERVAL, refunded).await;
         }
+    }
+
+    /// Returns whether a response of `bytes` must be dropped, and built again once there is room.
+    pub fn must_wait_with(&self, bytes: usize) -> bool {
+        bytes >= COUNTED_BYTES_MIN && self.total.is_full()
     }
 
     /// Charges a chunk to the budget until its last reference is dropped.
@@ -101,6 +128,17 @@ impl SendBudget {
         self.bytes.fetch_add(chunk.len(), Ordering::AcqRel);
         let permit = self.total.acquire(chunk.len(), Arc::clone(&self.evicted));
         Bytes::from_owner(ChargedChunk { chunk, budget: Arc::clone(self), _permit: permit })
+    }
+
+    /// Records that the socket has taken bytes.
+    pub(crate) fn record_taken(&self, bytes: usize) {
+        let taken = self.taken.load(Ordering::Relaxed) + bytes;
+        let is_progress = taken >= UNSENT_PROGRESS_BYTES;
+        // One task writes to a connection, so no update is lost.
+        self.taken.store(if is_progress { 0 } else { taken }, Ordering::Relaxed);
+        if is_progress {
+            self.evicted.set_progress();
+        }
     }
 
     /// Signals that the connection must be closed.
@@ -145,21 +183,51 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn the_connection_with_the_oldest_unread_response_is_closed_when_the_total_is_full() {
-        let total = unsent_limit();
-        let [old, new, third] = std::array::from_fn(|_| Arc::new(SendBudget::with_total(&total)));
-        // Zeroed pages take no memory until they are read.
-        let half = || Bytes::from(vec![0; UNSENT_TOTAL_BYTES_MAX / 2]);
-        let held = (old.charge(half()), new.charge(half()));
-        assert!(!old.has_room() && third.has_room(), "a client that read everything is served");
+    /// Half of the shared limit. Zeroed pages take no memory until they are read.
+    fn half() -> Bytes {
+        Bytes::from(vec![0; UNSENT_TOTAL_BYTES_MAX / 2])
+    }
 
-        tokio::time::advance(UNSENT_GRACE).await;
-        let more = third.charge(Bytes::from(vec![7; COUNTED_BYTES_MIN]));
+    #[tokio::test(start_paused = true)]
+    async fn no_connection_gets_a_long_response_while_the_total_is_full() {
+        let total = EvictingLimit::with_grace(UNSENT_TOTAL_BYTES_MAX, UNSENT_GRACE);
+        let [old, new, third] = std::array::from_fn(|_| Arc::new(SendBudget::with_total(&total)));
+        let (unread, held) = (old.charge(half()), new.charge(half()));
+        assert!(!old.has_room() && !new.has_room() && !third.has_room());
+        assert!(third.must_wait_with(COUNTED_BYTES_MIN));
+        assert!(!third.must_wait_with(COUNTED_BYTES_MIN - 1), "a short response is served");
+
+        let evicting = tokio::spawn({
+            let total = Arc::clone(&total);
+            async move { total.evict_overdue().await }
+        });
+        let start = tokio::time::Instant::now();
         old.evicted().await;
-        assert!(!new.is_evicted());
-        drop((held, more));
-        assert!(!total.is_full());
+        assert!(start.elapsed() >= UNSENT_GRACE && !new.is_evicted());
+        // The memory is in use until the connection has ended.
+        assert!(timeout(UNSENT_GRACE / 2, third.wait_for_room()).await.is_err());
+        drop(unread);
+        let dropped = tokio::time::Instant::now();
+        third.wait_for_room().await;
+        assert!(dropped.elapsed() <= TOTAL_POLL_INTERVAL && !new.is_evicted());
+        evicting.abort();
+        drop(held);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_reads_is_not_closed() {
+        let total = EvictingLimit::with_grace(UNSENT_TOTAL_BYTES_MAX, UNSENT_GRACE);
+        let [reads, trickles] = std::array::from_fn(|_| Arc::new(SendBudget::with_total(&total)));
+        let held = (reads.charge(half()), trickles.charge(half()));
+        tokio::time::advance(UNSENT_GRACE - Duration::from_secs(1)).await;
+        for _ in 0..4 {
+            reads.record_taken(UNSENT_PROGRESS_BYTES / 4);
+            trickles.record_taken(1);
+        }
+        let evicting = total.evict_overdue();
+        let _ = timeout(Duration::from_secs(1), evicting).await;
+        assert!(!reads.is_evicted() && trickles.is_evicted());
+        drop(held);
     }
 
     #[tokio::test]

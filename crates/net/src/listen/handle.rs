@@ -38,11 +38,11 @@ impl ListenerHandle {
     }
 
     /// Stops accepting, announces the shutdown to clients and lets requests in flight finish. After
-    /// `patience`, closes the connections that remain. Returns when all connections are closed and
-    /// the address is free.
-    pub async fn drain(&self, patience: Duration) {
+    /// `time_limit`, closes the connections that remain. Returns when all connections are closed
+    /// and the address is free.
+    pub async fn drain(&self, time_limit: Duration) {
         self.phase.send_replace(ListenerPhase::Drain);
-        if timeout(patience, self.permits.all_returned()).await.is_err() {
+        if timeout(time_limit, self.permits.all_returned()).await.is_err() {
             tracing::debug!(local = %self.local, connections = self.connections(), "cutting connections");
             self.phase.send_replace(ListenerPhase::Cut);
             self.permits.all_returned().await;

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::address::{self, Address};
+use super::address::{self, Address, ResolveError};
 use super::server_stream::AcceptedSocket;
 
 /// The accept backlog. The kernel caps it at `net.core.somaxconn`.
@@ -48,13 +48,8 @@ pub struct SocketOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The host is unknown, or the address is not `host:port`.
-    #[error("listen tcp: lookup {address}: {}", gocompat::os_error_text(source))]
-    Resolve {
-        /// The address as given.
-        address: String,
-        /// The resolver's error.
-        source: io::Error,
-    },
+    #[error("listen tcp: {0}")]
+    Resolve(#[from] ResolveError),
     /// The kernel refused the address.
     #[error("listen {network} {address}: bind: {}", gocompat::os_error_text(source))]
     Bind {
@@ -134,6 +129,17 @@ impl Listener {
         }
     }
 
+    /// Returns the socket, for a server that does not speak HTTP.
+    ///
+    /// # Errors
+    /// If it is a unix socket.
+    pub fn into_tcp(self) -> io::Result<TcpListener> {
+        match self.socket {
+            Socket::Tcp(listener) => Ok(listener),
+            Socket::Unix(..) => Err(io::Error::other("not a TCP address")),
+        }
+    }
+
     /// Registers the socket with the caller's runtime.
     pub(crate) fn into_acceptor(self) -> io::Result<Acceptor> {
         let socket = match self.socket {
@@ -174,8 +180,7 @@ impl Acceptor {
 }
 
 fn bind_tcp(host_port: &str, options: SocketOptions) -> Result<Socket, BindError> {
-    let address = address::resolve(host_port)
-        .map_err(|source| BindError::Resolve { address: host_port.to_owned(), source })?;
+    let address = address::resolve(host_port)?;
     let mut refused = io::Error::other("no address to bind");
     for candidate in address::candidates(address) {
         match bind_socket(candidate, options) {

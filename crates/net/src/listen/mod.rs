@@ -6,7 +6,7 @@ mod handle;
 mod listener;
 mod server_stream;
 
-pub use address::Address;
+pub use address::{Address, ResolveError};
 pub use handle::ListenerHandle;
 pub(crate) use handle::ListenerPhase;
 pub(crate) use listener::set_tcp_options;

@@ -73,7 +73,7 @@ impl<H: Handler> Server<H> {
         let Some((protocol, stream)) = self.detect(stream, self.first_timeout()).await? else {
             return Ok(None);
         };
-        let plain = Connection::new(remote, false).with_unsent_limit(&self.unsent);
+        let plain = Connection::new(remote, false).with_send_limit(&self.send_limit);
         match (&self.config.tls, protocol) {
             (TlsMode::Disabled, _) | (TlsMode::Optional(_), Protocol::Http1 | Protocol::Http2) => {
                 Ok(Some((protocol, stream, plain)))
@@ -97,7 +97,7 @@ impl<H: Handler> Server<H> {
         let in_time = self.config.detection_timeout.min(self.config.handshake_timeout);
         let (stream, name) = handshake.run(stream, runtime.handshakes(), in_time).await?;
         let connection = Connection::new(handshake.remote, true).with_common_name(name);
-        let connection = connection.with_unsent_limit(&self.unsent);
+        let connection = connection.with_send_limit(&self.send_limit);
         let detected = self.detect(stream, self.config.detection_timeout).await?;
         Ok(detected.map(|(protocol, stream)| (protocol, stream, connection)))
     }

@@ -27,14 +27,14 @@ pub(crate) async fn serialize_polls<F: Future>(turns: &Semaphore, future: F) -> 
         drop(turn);
         match polled {
             Poll::Ready(output) => return output,
-            Poll::Pending => woken().await,
+            Poll::Pending => wait_for_wake().await,
         }
     }
 }
 
 /// Waits until the future that was just polled wakes this task. No wake-up is lost: both polls
 /// belong to the same poll of the task.
-async fn woken() {
+async fn wait_for_wake() {
     let mut is_first = true;
     poll_fn(|_| if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }).await;
 }

@@ -30,6 +30,8 @@ pub(crate) use self::wake_queue::{WakeQueue, WakeQueueExecutor};
 /// The most blocking threads of a runtime. The runtime of peers resolves names and transfers
 /// snapshots there, each within a bound of its own; the sum fits.
 pub const BLOCKING_THREADS_MAX: usize = 64;
+/// The stack of a thread: Rust's default.
+const STACK_BYTES_DEFAULT: usize = 2 << 20;
 /// The time for which a stop waits for blocking threads.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -55,14 +57,20 @@ impl Runtimes {
 
     /// Starts `count` threads, at least one, named `net-0` and so on.
     pub fn start(count: usize) -> io::Result<Self> {
-        Self::start_named("net", count)
+        Self::start_with_stack("net", count, STACK_BYTES_DEFAULT)
     }
 
     /// Starts `count` threads, at least one, named `{name}-0` and so on.
     pub fn start_named(name: &str, count: usize) -> io::Result<Self> {
+        Self::start_with_stack(name, count, STACK_BYTES_DEFAULT)
+    }
+
+    /// Starts `count` threads, at least one, named `{name}-0` and so on, for handlers that need a
+    /// stack of `stack_bytes`, also on blocking threads.
+    pub fn start_with_stack(name: &str, count: usize, stack_bytes: usize) -> io::Result<Self> {
         let (mut workers, mut slots) = (Vec::new(), Vec::new());
         for n in 0..count.max(1) {
-            let runtime = build(name)?;
+            let runtime = build(name, stack_bytes)?;
             let wake_queue = Arc::new(WakeQueue::default());
             slots.push(RuntimeSlot {
                 handle: runtime.handle().clone(),
@@ -70,7 +78,7 @@ impl Runtimes {
                 connections: Arc::default(),
                 handshakes: Arc::new(Semaphore::new(1)),
             });
-            workers.push(Worker::start(format!("{name}-{n}"), runtime, wake_queue)?);
+            workers.push(Worker::start(format!("{name}-{n}"), stack_bytes, runtime, wake_queue)?);
         }
         let background = Background { handle: slots[0].handle.clone() };
         let pool = RuntimePool { slots: slots.into(), next: Arc::default() };
@@ -117,7 +125,12 @@ impl Drop for Runtimes {
 }
 
 impl Worker {
-    fn start(name: String, runtime: Runtime, wake_queue: Arc<WakeQueue>) -> io::Result<Self> {
+    fn start(
+        name: String,
+        stack_bytes: usize,
+        runtime: Runtime,
+        wake_queue: Arc<WakeQueue>,
+    ) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
             wake_queue.bind_to_thread();
@@ -126,7 +139,7 @@ impl Worker {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_timeout(STOP_GRACE);
         };
-        let thread = thread::Builder::new().name(name).spawn(run)?;
+        let thread = thread::Builder::new().name(name).stack_size(stack_bytes).spawn(run)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -139,10 +152,11 @@ impl Worker {
     }
 }
 
-fn build(name: &str) -> io::Result<Runtime> {
+fn build(name: &str, stack_bytes: usize) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
         .thread_name(format!("{name}-blocking"))
+        .thread_stack_size(stack_bytes)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .build()
 }
@@ -221,7 +235,7 @@ impl Drop for AssignedRuntime {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use testkit::waiting::{block_on, wait_until};
 
     use super::*;
 
@@ -245,7 +259,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         runtimes.stop();
-        assert!(receiver.blocking_recv().is_err());
+        assert!(block_on(receiver).is_err());
     }
 
     #[test]
@@ -273,17 +287,18 @@ mod tests {
     fn blocking_work_does_not_queue_on_any_runtime() {
         let runtimes = Runtimes::start(2).unwrap();
         for slot in runtimes.pool().slots.iter() {
-            // The barrier opens only if all blocking threads run at once.
-            let barrier = Arc::new(Barrier::new(BLOCKING_THREADS_MAX + 1));
+            // The jobs end only if all blocking threads run at once.
+            let started = Arc::new(AtomicUsize::new(0));
             let run = || {
-                let barrier = Arc::clone(&barrier);
+                let started = Arc::clone(&started);
                 slot.handle.spawn_blocking(move || {
-                    barrier.wait();
+                    started.fetch_add(1, Ordering::Relaxed);
+                    let all_started = || started.load(Ordering::Relaxed) == BLOCKING_THREADS_MAX;
+                    wait_until("all blocking threads run", all_started);
                     thread_name()
                 })
             };
             let waiting: Vec<_> = (0..BLOCKING_THREADS_MAX).map(|_| run()).collect();
-            barrier.wait();
             for task in waiting {
                 let name = runtimes.block_on(task).unwrap();
                 assert_eq!(name.as_deref(), Some("net-blocking"));

@@ -44,6 +44,8 @@ mod tests {
     use std::sync::mpsc;
 
     use parking_lot::Mutex;
+    use testkit::waiting::TIMEOUT;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -57,11 +59,13 @@ mod tests {
             let lookup = run_lookup(Purpose::Dial, move || waiting.lock().recv().is_err());
             assert!(poll_once(lookup).await.is_none());
         }
-        assert_eq!(run_lookup(Purpose::Admit, || 7).await.unwrap(), 7);
+        let other = timeout(TIMEOUT, run_lookup(Purpose::Admit, || 7)).await;
+        assert_eq!(other.expect("timed out waiting for the other lookup").unwrap(), 7);
         let mut next = Box::pin(run_lookup(Purpose::Dial, || 8));
         assert!(poll_once(&mut next).await.is_none());
         drop(gate);
-        assert_eq!(next.await.unwrap(), 8);
+        let next = timeout(TIMEOUT, next).await;
+        assert_eq!(next.expect("timed out waiting for the next lookup").unwrap(), 8);
     }
 
     async fn poll_once<F: Future>(future: F) -> Option<F::Output> {

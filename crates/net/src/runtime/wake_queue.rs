@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
+    use testkit::waiting::yield_until;
     use tokio::sync::oneshot;
 
     /// A waker that counts.
@@ -248,10 +249,11 @@ mod tests {
         drop(done);
         let mut results = Vec::new();
         runtime.block_on(async {
-            while results.len() < 100 {
+            yield_until("all tasks are done", || {
                 results.extend(wait.try_iter());
-                tokio::task::yield_now().await;
-            }
+                results.len() >= 100
+            })
+            .await;
         });
         other.join().unwrap();
         results.sort_unstable();

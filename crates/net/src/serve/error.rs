@@ -20,6 +20,8 @@ pub(crate) enum ConnectionError {
     Handshake(#[from] HandshakeError),
     #[error("the client speaks HTTP/1, which this listener does not")]
     Http1,
+    #[error("the client sent a request that is refused: {0}")]
+    Refused(&'static str),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -33,7 +35,7 @@ impl ConnectionError {
     /// logged where they fail.
     pub(crate) fn is_protocol_error(&self) -> bool {
         match self {
-            Self::Silent | Self::Evicted | Self::Tls => true,
+            Self::Silent | Self::Evicted | Self::Tls | Self::Refused(_) => true,
             Self::Http(error) => error.is_parse(),
             Self::Unread | Self::Handshake(_) | Self::Http1 | Self::Io(_) | Self::Http2(_) => false,
         }

@@ -1,7 +1,7 @@
 //! Serves a listener: each connection from its first byte to its last.
 //!
 //! The accept loop hands a connection to a runtime. There a task opens it (`open`), and runs hyper
-//! until the connection ends or the listener tells it to (see [`ListenerPhase`]).
+//! until the connection ends or the listener drains or cuts it (see [`ListenerPhase`]).
 
 mod error;
 
@@ -26,8 +26,11 @@ use crate::config::{
 };
 use crate::connection::Connection;
 use crate::handler::Handler;
-use crate::http2::{GuardLimits, Http2Driver, Http2Guard, coalesce_writes};
-use crate::limits::{ConnectionPermits, EvictingLimit, unsent_limit};
+use crate::http1::{Exchange, ExchangeBody, FirstLine, RequestReader};
+use crate::http2::{
+    GuardLimits, Http2Driver, Http2Guard, SlicedBody, coalesce_writes, print_fields,
+};
+use crate::limits::{ConnectionPermits, CountedStream, EvictingLimit};
 use crate::listen::accept::{AcceptedConnection, accept_loop};
 use crate::listen::{Listener, ListenerHandle, ListenerPhase, ServerStream};
 use crate::open::{Protocol, ReplayStream};
@@ -43,24 +46,36 @@ pub fn serve<H: Handler>(
     let local = listener.local();
     let (sender, phase) = watch::channel(ListenerPhase::Serve);
     let (permits, listener_permit) = ConnectionPermits::new(config.connections_max);
+    let send_limit = EvictingLimit::with_grace(config.unsent_total_bytes_max, config.unsent_grace);
     let server = Arc::new(Server {
         handler,
         pending: EvictingLimit::new(config.pending_max),
+        send_limit: Arc::clone(&send_limit),
         config,
         runtimes: runtimes.pool(),
         permits: permits.clone(),
-        unsent: unsent_limit(),
         phase,
     });
     let acceptor = runtimes.within(|| listener.into_acceptor())?;
     runtimes.background().spawn(async move {
-        accept_loop(&acceptor, server).await;
+        tokio::select! {
+            () = accept_loop(&acceptor, server) => {}
+            () = send_limit.evict_overdue() => {}
+        }
         // In this order: when a drain gets the permit, the address is free.
         drop(acceptor);
         drop(listener_permit);
     });
     Ok(ListenerHandle { local, phase: sender, permits })
 }
+
+/// The bounds of a head in hyper, which a head that the reader accepts does not reach: the reader
+/// adds few fields, and percent-encodes bytes at most.
+const HYPER_HEADERS_MAX: usize = HTTP1_HEADERS_MAX + 4;
+const HYPER_HEADER_BYTES_MAX: usize = 4 * HEADER_BYTES_MAX as usize;
+
+/// The stream of an opened connection.
+type OpenedStream = CountedStream<ReplayStream<ServerStream>>;
 
 /// The state that all connections of a listener share.
 pub(crate) struct Server<H> {
@@ -71,7 +86,7 @@ pub(crate) struct Server<H> {
     /// Connections in protocol detection or in the handshake.
     pub(crate) pending: Arc<EvictingLimit>,
     /// Unsent bytes of all connections.
-    pub(crate) unsent: Arc<EvictingLimit>,
+    pub(crate) send_limit: Arc<EvictingLimit>,
     pub(crate) phase: watch::Receiver<ListenerPhase>,
 }
 
@@ -89,6 +104,7 @@ impl<H: Handler> Server<H> {
         let Some((protocol, stream, connection)) = opened else { return Ok(()) };
         let connection = Arc::new(connection.with_local(local));
         let send_budget = Arc::clone(&connection.send_budget);
+        let stream = CountedStream::new(stream, Arc::clone(&send_budget));
         // Boxed by protocol, so that a pending connection takes no memory for either of them.
         let http: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + '_>> =
             match protocol {
@@ -110,22 +126,30 @@ impl<H: Handler> Server<H> {
 
     async fn serve_http1(
         &self,
-        stream: ReplayStream<ServerStream>,
+        stream: OpenedStream,
         connection: Arc<Connection>,
     ) -> Result<(), ConnectionError> {
+        let closes = self.config.closes_unknown_protocols && !connection.tls;
+        let first_line = if closes { FirstLine::Close } else { FirstLine::Answer };
+        let reader = RequestReader::new(stream, first_line, self.config.half_closed_grace);
+        let exchange = reader.exchange();
+        let service = self.http1_service(Arc::clone(&connection), Arc::clone(&exchange));
         let running = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.config.headers_timeout)
-            .max_headers(HTTP1_HEADERS_MAX)
-            .max_header_size(HEADER_BYTES_MAX as usize)
+            .max_headers(HYPER_HEADERS_MAX)
+            .max_header_size(HYPER_HEADER_BYTES_MAX)
             // Compat: Go writes `Content-Type`, and people search for that.
             .title_case_headers(true)
-            .serve_connection(TokioIo::new(stream), self.service(Arc::clone(&connection)))
+            .serve_connection(TokioIo::new(reader), service)
             .with_upgrades();
         let finish = http1::UpgradeableConnection::graceful_shutdown;
         run(running, finish, self.phase.clone()).await?;
+        if let Some(refused) = exchange.refused() {
+            return Err(ConnectionError::Refused(refused));
+        }
         if let Some(upgraded) = connection.take_upgrade() {
-            // The upgraded protocol learns of a drain by its own means; if it does not end, it is
+            // The upgraded protocol is notified of a drain separately; if it does not end, it is
             // cut.
             let upgraded = async {
                 upgraded.await;
@@ -138,7 +162,7 @@ impl<H: Handler> Server<H> {
 
     async fn serve_http2(
         &self,
-        stream: ReplayStream<ServerStream>,
+        stream: OpenedStream,
         connection: Arc<Connection>,
         wake_queue: Arc<WakeQueue>,
     ) -> Result<(), ConnectionError> {
@@ -167,7 +191,7 @@ impl<H: Handler> Server<H> {
             .max_send_buf_size(SEND_BUFFER_BYTES)
             // Compat: grpc-go sends no Date header.
             .auto_date_header(false)
-            .serve_connection(TokioIo::new(guard), self.service(connection));
+            .serve_connection(TokioIo::new(guard), self.http2_service(connection));
         let driver = Http2Driver::new(running, flusher, config.keep_alive.silence_max());
         let finish = |driver: Pin<&mut Http2Driver<_, _>>| {
             http2::Connection::graceful_shutdown(driver.get_mut().connection());
@@ -182,13 +206,14 @@ impl<H: Handler> Server<H> {
         by_grpc_go.then_some(self.config.keep_alive.min_time)
     }
 
-    /// Wraps the handler as a hyper service.
-    fn service(
+    /// Wraps the handler as a hyper service for HTTP/1, which answers one request at a time.
+    fn http1_service(
         &self,
         connection: Arc<Connection>,
+        exchange: Arc<Exchange>,
     ) -> impl hyper::service::Service<
         Request<Incoming>,
-        Response = http::Response<H::Body>,
+        Response = http::Response<ExchangeBody<H::Body>>,
         Error = Infallible,
         Future: Send + 'static,
     > + Send
@@ -196,7 +221,35 @@ impl<H: Handler> Server<H> {
         let handler = Arc::clone(&self.handler);
         service_fn(move |request| {
             let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
-            async move { Ok(handler.call(&connection, request).await) }
+            let exchange = Arc::clone(&exchange);
+            async move {
+                Ok(match exchange.refuse_expectation() {
+                    Some(refused) => refused,
+                    None => exchange.respond(handler.call(&connection, request).await),
+                })
+            }
+        })
+    }
+
+    /// Wraps the handler as a hyper service for HTTP/2.
+    fn http2_service(
+        &self,
+        connection: Arc<Connection>,
+    ) -> impl hyper::service::Service<
+        Request<Incoming>,
+        Response = http::Response<SlicedBody<H::Body>>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Send
+    + 'static {
+        let handler = Arc::clone(&self.handler);
+        let prints_headers = self.config.prints_http2_headers;
+        service_fn(move |request| {
+            if prints_headers {
+                print_fields(&request);
+            }
+            let (handler, connection) = (Arc::clone(&handler), Arc::clone(&connection));
+            async move { Ok(handler.call(&connection, request).await.map(SlicedBody::new)) }
         })
     }
 }

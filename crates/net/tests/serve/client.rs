@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use crate::handler::within;
+
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
@@ -27,8 +29,8 @@ impl Http2 {
     }
 
     pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = within("the HTTP/2 handshake", handshake).await.unwrap();
         Self { sender, ended: tokio::spawn(connection) }
     }
 
@@ -38,7 +40,14 @@ impl Http2 {
 
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> hyper::Result<Bytes> {
         let request = request(&format!("http://localhost{path}"), body);
-        body_of(self.sender.clone().send_request(request).await?).await
+        let mut sender = self.sender.clone();
+        let exchange = async { body_of(sender.send_request(request).await?).await };
+        within(&format!("the response to {path}"), exchange).await
+    }
+
+    /// Waits until the connection has ended without an error.
+    pub(crate) async fn wait_for_end(self) {
+        within("the end of the connection", self.ended).await.unwrap().unwrap();
     }
 }
 
@@ -54,7 +63,8 @@ impl Http1 {
     }
 
     pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let handshake = http1::handshake(TokioIo::new(stream));
+        let (sender, connection) = within("the HTTP/1 handshake", handshake).await.unwrap();
         Self { sender, ended: tokio::spawn(connection) }
     }
 
@@ -63,7 +73,14 @@ impl Http1 {
     }
 
     pub(crate) async fn post(&mut self, path: &str, body: Bytes) -> hyper::Result<Bytes> {
-        body_of(self.sender.send_request(request(path, body)).await?).await
+        let exchange =
+            async { body_of(self.sender.send_request(request(path, body)).await?).await };
+        within(&format!("the response to {path}"), exchange).await
+    }
+
+    /// Waits until the connection has ended without an error.
+    pub(crate) async fn wait_for_end(self) {
+        within("the end of the connection", self.ended).await.unwrap().unwrap();
     }
 }
 
@@ -113,7 +130,12 @@ impl Raw {
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).await.unwrap();
+        within("the server to read", self.0.write_all(bytes)).await.unwrap();
+    }
+
+    /// Sends the end of the connection. Responses can still be read.
+    pub(crate) async fn close_write(&mut self) {
+        self.0.shutdown().await.unwrap();
     }
 
     pub(crate) async fn ping(&mut self) {
@@ -122,6 +144,10 @@ impl Raw {
 
     /// Reads the next frame, or `None` when the server has closed.
     pub(crate) async fn frame(&mut self) -> Option<Frame> {
+        within("a frame", self.read_frame()).await
+    }
+
+    async fn read_frame(&mut self) -> Option<Frame> {
         let mut header = [0; 9];
         self.0.read_exact(&mut header).await.ok()?;
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = header;
@@ -132,18 +158,49 @@ impl Raw {
 
     /// Reads until the next frame of a type.
     pub(crate) async fn frame_of(&mut self, kind: u8) -> Frame {
-        loop {
-            let frame = self.frame().await.expect("the server closed before the frame");
-            if frame.kind == kind {
-                return frame;
+        let found = async {
+            loop {
+                let frame = self.read_frame().await.expect("the server closed before the frame");
+                if frame.kind == kind {
+                    return frame;
+                }
             }
-        }
+        };
+        within(&format!("a frame of type {kind}"), found).await
+    }
+
+    /// Reads frames until the server closes.
+    pub(crate) async fn skip_to_end(&mut self) {
+        within("the server to close", async { while self.read_frame().await.is_some() {} }).await;
+    }
+
+    /// Reads bytes until these have been read.
+    pub(crate) async fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut received = Vec::new();
+        let reading = async {
+            while !received.ends_with(end) {
+                received.push(self.0.read_u8().await.unwrap());
+            }
+        };
+        within(&format!("the bytes {end:?}"), reading).await;
+        received
     }
 
     /// Reads until the server closes.
     pub(crate) async fn read_to_end(&mut self) -> String {
         let mut bytes = Vec::new();
-        self.0.read_to_end(&mut bytes).await.unwrap();
+        within("the server to close", self.0.read_to_end(&mut bytes)).await.unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Reads until the server closes, perhaps before it has read all that was sent: the system
+    /// then resets the connection.
+    pub(crate) async fn read_to_end_or_reset(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let read = within("the server to close", self.0.read_to_end(&mut bytes)).await;
+        if let Err(error) = read {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+        }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use net::{Address, Config, Listener, SocketOptions};
-use tokio::io::AsyncReadExt;
+use testkit::ports::ReservedPort;
+use testkit::waiting::yield_until_async;
 use tokio::net::TcpStream;
 
 use crate::client::{Http1, Http2, Raw};
-use crate::handler::{Ending, PATIENCE, SHORT, Server};
+use crate::handler::{Ending, SHORT, Server, TEST_TIMEOUT};
 
 #[tokio::test]
 async fn a_drain_closes_idle_connections() {
@@ -19,10 +20,10 @@ async fn a_drain_closes_idle_connections() {
     let mut silent = Raw::connect(&server.address()).await;
     server.has_connections(3).await;
 
-    server.handle.drain(PATIENCE).await;
+    server.handle.drain(TEST_TIMEOUT).await;
     assert_eq!(server.handle.connections(), 0);
-    http1.ended.await.unwrap().unwrap();
-    http2.ended.await.unwrap().unwrap();
+    http1.wait_for_end().await;
+    http2.wait_for_end().await;
     assert_eq!(silent.read_to_end().await, "");
 }
 
@@ -33,14 +34,13 @@ async fn a_drain_lets_requests_in_flight_finish() {
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
     let calls = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
     let draining = async {
-        server.started.recv().await.unwrap();
-        server.started.recv().await.unwrap();
-        let drain = server.handle.drain(PATIENCE);
+        server.next_started().await;
+        server.next_started().await;
+        let drain = server.handle.drain(TEST_TIMEOUT);
         let rest = async {
             // Once the drain has started, no further connection is accepted.
-            while TcpStream::connect(server.address()).await.is_ok() {
-                tokio::task::yield_now().await;
-            }
+            let is_refused = async || TcpStream::connect(server.address()).await.is_err();
+            yield_until_async("connections are refused", is_refused).await;
             assert_eq!(server.handle.connections(), 2);
             server.release();
             server.release();
@@ -60,12 +60,11 @@ async fn a_drain_cuts_requests_that_do_not_finish_in_time() {
         (Http1::connect(&server.address()).await, Http2::connect(&server.address()).await);
     let calls = async { tokio::join!(http1.get("/hold"), http2.get("/hold")) };
     let draining = async {
-        let mut endings =
-            [server.started.recv().await.unwrap(), server.started.recv().await.unwrap()];
+        let mut endings = [server.next_started().await, server.next_started().await];
         server.handle.drain(SHORT).await;
         assert_eq!(server.handle.connections(), 0);
         for ending in &mut endings {
-            assert_eq!(ending.recv().await, None, "the handler was dropped");
+            ending.wait().await;
         }
     };
     let ((over_http1, over_http2), ()) = tokio::join!(calls, draining);
@@ -75,10 +74,12 @@ async fn a_drain_cuts_requests_that_do_not_finish_in_time() {
 
 #[tokio::test]
 async fn the_address_is_free_after_a_drain() {
-    let server = Server::start(Config::default());
-    let address = server.address();
+    // Outgoing connections of other tests do not use a reserved port.
+    let port = ReservedPort::new();
+    let address = port.address().to_string();
+    let server = Server::listen(&Address::Tcp(address.clone()), Config::default());
     Http1::connect(&address).await.get("/whoami").await.unwrap();
-    server.handle.drain(PATIENCE).await;
+    server.handle.drain(TEST_TIMEOUT).await;
     assert!(TcpStream::connect(&address).await.is_err());
     Listener::bind(&Address::Tcp(address), SocketOptions::default()).unwrap();
 }
@@ -89,7 +90,7 @@ async fn a_drain_removes_the_unix_socket() {
     let path = folder.path().join("client.sock");
     let server = Server::listen(&Address::Unix(path.clone()), Config::default());
     assert!(path.exists());
-    server.handle.drain(PATIENCE).await;
+    server.handle.drain(TEST_TIMEOUT).await;
     assert!(!path.exists());
 }
 
@@ -99,8 +100,8 @@ async fn a_second_drain_can_shorten_the_first() {
     let client = Http2::connect(&server.address()).await;
     let calls = client.get("/hold");
     let draining = async {
-        server.started.recv().await.unwrap();
-        tokio::join!(server.handle.drain(PATIENCE), server.handle.drain(Duration::ZERO));
+        server.next_started().await;
+        tokio::join!(server.handle.drain(TEST_TIMEOUT), server.handle.drain(Duration::ZERO));
     };
     assert!(tokio::join!(calls, draining).0.is_err());
 }
@@ -111,9 +112,9 @@ async fn dropping_the_handle_cuts_all_connections() {
     let client = Http2::connect(&server.address()).await;
     let calls = client.get("/hold");
     let dropping = async {
-        let mut ending = server.started.recv().await.unwrap();
+        let mut ending = server.next_started().await;
         drop(server.handle);
-        assert_eq!(ending.recv().await, None);
+        ending.wait().await;
     };
     assert!(tokio::join!(calls, dropping).0.is_err());
 }
@@ -124,11 +125,8 @@ async fn upgraded(server: &mut Server) -> (Raw, Ending) {
     let head =
         b"GET /switch HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhello";
     raw.send(head).await;
-    let ending = server.started.recv().await.unwrap();
-    let mut received = Vec::new();
-    while !received.ends_with(b"hello") {
-        received.push(raw.0.read_u8().await.unwrap());
-    }
+    let ending = server.next_started().await;
+    let received = raw.read_until(b"hello").await;
     assert!(received.starts_with(b"HTTP/1.1 101 "));
     (raw, ending)
 }
@@ -139,7 +137,7 @@ async fn an_upgraded_connection_counts_until_it_ends() {
     let (raw, mut ending) = upgraded(&mut server).await;
     assert_eq!(server.handle.connections(), 1);
     drop(raw);
-    assert_eq!(ending.recv().await, None);
+    ending.wait().await;
     server.has_connections(0).await;
 }
 
@@ -149,6 +147,6 @@ async fn a_drain_cuts_an_upgraded_connection() {
     let (mut raw, mut ending) = upgraded(&mut server).await;
     server.handle.drain(SHORT).await;
     assert_eq!(server.handle.connections(), 0);
-    assert_eq!(ending.recv().await, None, "the upgraded work was dropped");
+    ending.wait().await;
     assert_eq!(raw.read_to_end().await, "");
 }

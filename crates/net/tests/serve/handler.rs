@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use net::{
     Address, Config, Connection, Handler, Listener, ListenerHandle, Runtimes, SocketOptions,
 };
+use testkit::waiting::yield_until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -24,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc};
 /// - `/whoami` describes the connection,
 /// - `/echo` returns the request body,
 /// - `/flood` never ends,
+/// - `/long` is a response of [`LONG_BYTES`], built when there is room for it,
 /// - `/switch` upgrades to an echo protocol,
 /// - `/hold` announces that it has started, and answers when released.
 pub(crate) struct Paths {
@@ -32,8 +34,18 @@ pub(crate) struct Paths {
     speaks_http1: bool,
 }
 
+/// The length of `/long`: more than the buffers of a socket hold.
+pub(crate) const LONG_BYTES: usize = 32 << 20;
+
 /// Closed when the handler of a call ends, with a response or by being dropped.
-pub(crate) type Ending = mpsc::Receiver<Infallible>;
+pub(crate) struct Ending(mpsc::Receiver<Infallible>);
+
+impl Ending {
+    /// Waits until the handler has ended.
+    pub(crate) async fn wait(&mut self) {
+        within("the end of the handler", self.0.recv()).await;
+    }
+}
 
 impl Handler for Paths {
     type Body = BoxBody<Bytes, hyper::Error>;
@@ -51,6 +63,11 @@ impl Handler for Paths {
             "/whoami" => whoami(connection, &request),
             "/echo" => return Response::new(request.into_body().boxed()),
             "/flood" => return Response::new(Flood.boxed()),
+            "/long" => {
+                connection.send_budget.wait_for_room().await;
+                let body = Full::new(connection.send_budget.charge(vec![7; LONG_BYTES].into()));
+                return Response::new(body.map_err(|never| match never {}).boxed());
+            }
             "/switch" => return self.switch(connection, request),
             "/hold" => self.hold().await,
             path => panic!("no test requests {path}"),
@@ -68,7 +85,7 @@ impl Paths {
         request: Request<Incoming>,
     ) -> Response<<Self as Handler>::Body> {
         let (held, ending) = mpsc::channel(1);
-        self.started.send(ending).expect("the test holds the receiver");
+        self.started.send(Ending(ending)).expect("the test holds the receiver");
         connection.on_upgrade(async move {
             let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
             let mut buffer = [0; 64];
@@ -86,7 +103,7 @@ impl Paths {
 
     async fn hold(&self) -> String {
         let (_held, ending) = mpsc::channel(1);
-        self.started.send(ending).expect("the test holds the receiver");
+        self.started.send(Ending(ending)).expect("the test holds the receiver");
         self.go.acquire().await.expect("the semaphore is never closed").forget();
         "held".to_owned()
     }
@@ -117,7 +134,7 @@ impl Body for Flood {
 pub(crate) struct Server {
     pub(crate) handle: ListenerHandle,
     /// Calls of `/hold` and `/switch` as they begin.
-    pub(crate) started: mpsc::UnboundedReceiver<Ending>,
+    started: mpsc::UnboundedReceiver<Ending>,
     go: Arc<Semaphore>,
     // Dropped last, so that everything above is served to its end.
     _runtimes: Runtimes,
@@ -150,12 +167,16 @@ impl Server {
         self.handle.local().to_string()
     }
 
+    /// Waits until the next call of `/hold` or `/switch` begins.
+    pub(crate) async fn next_started(&mut self) -> Ending {
+        within("the start of a call", self.started.recv()).await.expect("the server runs")
+    }
+
     /// Waits until this many connections are open. A client sees its connection end a moment before
     /// the count changes.
     pub(crate) async fn has_connections(&self, count: usize) {
-        while self.handle.connections() != count {
-            tokio::task::yield_now().await;
-        }
+        let what = format!("{count} connections are open");
+        yield_until(&what, || self.handle.connections() == count).await;
     }
 
     /// Releases one call of `/hold`.
@@ -164,7 +185,16 @@ impl Server {
     }
 }
 
+/// Waits for a future. `what` describes it.
+///
+/// # Panics
+/// After [`TEST_TIMEOUT`], with the description.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(TEST_TIMEOUT, future).await;
+    waited.unwrap_or_else(|_| panic!("timed out after {TEST_TIMEOUT:?} waiting for {what}"))
+}
+
 /// Longer than anything should take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A timeout that tests wait for.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use net::{Address, Config};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::client::{Http1, Http2, Raw};
+use crate::client::{Frame, Http1, Http2, PREFACE, Raw, SETTINGS};
 use crate::handler::Server;
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn calls_on_a_connection_are_concurrent() {
     let client = Http2::connect(&server.address()).await;
     let held = client.get("/hold");
     let others = async {
-        server.started.recv().await.unwrap();
+        server.next_started().await;
         for n in 0..100 {
             let body = Bytes::from(vec![n; 500]);
             assert_eq!(client.post("/echo", body.clone()).await.unwrap(), body);
@@ -110,10 +110,34 @@ async fn an_http1_client_of_an_http2_listener_is_disconnected() {
     assert!(answer.starts_with("HTTP/2.0"), "{answer}");
 }
 
+/// GET, http, `/long` and an authority, as HPACK encodes them.
+const GET_LONG: &[u8] = b"\x82\x86\x04\x05/long\x01\x09localhost";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const WINDOW_UPDATE: u8 = 8;
+/// The flags END_STREAM and END_HEADERS.
+const WHOLE_REQUEST: u8 = 1 | 4;
+
+/// If bodies were not sliced, the response that is sent first would take the whole window.
 #[tokio::test]
-async fn a_malformed_request_is_answered_with_400() {
+async fn responses_of_a_connection_share_its_window() {
     let server = Server::start(Config::default());
     let mut raw = Raw::connect(&server.address()).await;
-    raw.send(b"what is this?\r\n\r\n").await;
-    assert!(raw.read_to_end().await.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    raw.send(PREFACE).await;
+    // SETTINGS_INITIAL_WINDOW_SIZE: the window of the connection is the only limit.
+    let windows = [&[0, 4][..], &(1u32 << 26).to_be_bytes()].concat();
+    raw.send(&Frame::new(SETTINGS, 0, 0, &windows).encode()).await;
+    for stream in [1, 3] {
+        raw.send(&Frame::new(HEADERS, WHOLE_REQUEST, stream, GET_LONG).encode()).await;
+    }
+    for _ in [1, 3] {
+        raw.frame_of(HEADERS).await;
+    }
+    raw.send(&Frame::new(WINDOW_UPDATE, 0, 0, &(8u32 << 20).to_be_bytes()).encode()).await;
+    let (mut first, mut second) = (0, 0);
+    while first + second < 2 << 20 {
+        let frame = raw.frame_of(DATA).await;
+        *(if frame.stream == 1 { &mut first } else { &mut second }) += frame.payload.len();
+    }
+    assert!(first.min(second) > 512 << 10, "{first} and {second} bytes");
 }

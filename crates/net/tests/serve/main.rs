@@ -8,4 +8,5 @@ mod handler;
 mod http;
 mod limits;
 mod pings;
+mod requests;
 mod secure;

@@ -18,12 +18,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::client::{Frame, Http1, Http2, PING, PREFACE, Raw, SETTINGS};
-use crate::handler::{PATIENCE, SHORT, Server};
+use crate::handler::{SHORT, Server, TEST_TIMEOUT, within};
 
 /// The beginning of a ClientHello: a handshake record with 512 bytes to come.
 const HALF_A_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
-/// Certificate authorities, and the folder with their files.
+/// Certificate authorities, and the directory with their files.
 struct Issuers {
     folder: tempfile::TempDir,
     servers: Authority,
@@ -92,13 +92,17 @@ impl Issuers {
 
 async fn connect(client: &TlsConnector, address: &str) -> io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
-    client.connect(ServerName::try_from("localhost").unwrap(), stream).await
+    let name = ServerName::try_from("localhost").unwrap();
+    within("the TLS handshake", client.connect(name, stream)).await
 }
 
 /// Returns the error that a rejected client sees: with TLS 1.3, after its own handshake.
 async fn rejection(client: &TlsConnector, address: &str) -> Option<rustls::Error> {
     let received = match connect(client, address).await {
-        Ok(mut stream) => stream.read(&mut [0]).await.map(|read| assert_eq!(read, 0)),
+        Ok(mut stream) => {
+            let read = within("the server to close", stream.read(&mut [0])).await;
+            read.map(|read| assert_eq!(read, 0))
+        }
         Err(error) => Err(error),
     };
     let error = received.err()?;
@@ -218,9 +222,9 @@ async fn garbage_ends_only_its_own_connection() {
     {
         let mut raw = Raw::connect(&server.address()).await;
         // The server may close before everything was written.
-        let _ = raw.0.write_all(garbage).await;
+        let _ = within("the server to close", raw.0.write_all(garbage)).await;
         let mut received = Vec::new();
-        let _ = raw.0.read_to_end(&mut received).await;
+        let _ = within("the server to close", raw.0.read_to_end(&mut received)).await;
         assert!(
             received.first().is_none_or(|kind| *kind == 0x15),
             "at most an alert: {received:?}"
@@ -235,14 +239,15 @@ async fn a_client_that_is_silent_after_the_handshake_times_out() {
     let server = Server::start(Config { detection_timeout: 10 * SHORT, ..issuers.config() });
     let mut silent = connect(&issuers.client(&["h2"], None), &server.address()).await.unwrap();
     // With or without a close_notify.
-    assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
+    let read = within("the server to close", silent.read(&mut [0])).await;
+    assert_eq!(read.unwrap_or(0), 0);
     server.has_connections(0).await;
 }
 
 #[tokio::test]
 async fn silent_handshakes_do_not_delay_other_clients() {
     let issuers = Issuers::new();
-    let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
+    let server = Server::start(Config { handshake_timeout: TEST_TIMEOUT, ..issuers.config() });
     let mut silent = Vec::new();
     for _ in 0..200 {
         let mut raw = Raw::connect(&server.address()).await;
@@ -259,7 +264,7 @@ async fn silent_handshakes_do_not_delay_other_clients() {
 #[tokio::test]
 async fn too_many_silent_handshakes_evict_the_oldest() {
     let issuers = Issuers::new();
-    let config = Config { pending_max: 4, handshake_timeout: PATIENCE, ..issuers.config() };
+    let config = Config { pending_max: 4, handshake_timeout: TEST_TIMEOUT, ..issuers.config() };
     let server = Server::start(config);
     let mut silent = Vec::new();
     for _ in 0..8 {
@@ -298,16 +303,16 @@ async fn many_handshakes_do_not_delay_established_connections() {
 #[tokio::test]
 async fn a_drain_does_not_wait_for_handshakes() {
     let issuers = Issuers::new();
-    let server = Server::start(Config { handshake_timeout: PATIENCE, ..issuers.config() });
+    let server = Server::start(Config { handshake_timeout: TEST_TIMEOUT, ..issuers.config() });
     let mut raw = Raw::connect(&server.address()).await;
     raw.send(HALF_A_HELLO).await;
     let connector = issuers.client(&["h2"], None);
     let client = Http2::over(connect(&connector, &server.address()).await.unwrap()).await;
     client.get("/whoami").await.unwrap();
-    server.handle.drain(PATIENCE).await;
+    server.handle.drain(TEST_TIMEOUT).await;
     assert_eq!(server.handle.connections(), 0);
-    assert_eq!(raw.read_to_end().await, "");
-    client.ended.await.unwrap().unwrap();
+    assert_eq!(raw.read_to_end_or_reset().await, "");
+    client.wait_for_end().await;
 }
 
 #[tokio::test]
@@ -325,9 +330,9 @@ async fn pings_are_unlimited_over_tls() {
     let mut answered = 0;
     while answered < PINGS {
         let mut header = [0; 9];
-        stream.read_exact(&mut header).await.unwrap();
+        within("a frame", stream.read_exact(&mut header)).await.unwrap();
         let mut payload = vec![0; usize::from(header[2]) | usize::from(header[1]) << 8];
-        stream.read_exact(&mut payload).await.unwrap();
+        within("a payload", stream.read_exact(&mut payload)).await.unwrap();
         assert_ne!(header[3], crate::client::GOAWAY);
         answered += usize::from(header[3] == PING);
     }

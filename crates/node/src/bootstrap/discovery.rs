@@ -1,8 +1,8 @@
 //! Finding the members of a new cluster: by DNS, or through a running cluster that keeps their
 //! list.
 //!
-//! DNS is asked at once. The running cluster is asked only when this member turned out to be new
-//! ([`join_service`]), because asking means registering.
+//! DNS is queried at once. The running cluster is queried only when this member turned out to be
+//! new ([`join_service`]), because a query also registers the member.
 
 use config::url::Url;
 use config::url::list::UrlsMap;
@@ -20,9 +20,9 @@ pub(super) fn by_dns(
     service_name: &str,
     lookup: &dyn Lookup,
 ) -> Result<InitialCluster, InitialClusterError> {
-    let own: Vec<OwnUrl> = config.advertise.peer.iter().map(own).collect();
-    let wanted = SrvQuery { name: &config.name, domain, service_name, own: &own };
-    let found = srv::find(&wanted, lookup);
+    let own_urls: Vec<OwnUrl> = config.advertise.peer.iter().map(own_url).collect();
+    let query = SrvQuery { name: &config.name, domain, service_name, own_urls: &own_urls };
+    let found = srv::find(&query, lookup);
     let errors = found.errors.join("\n");
     if !errors.is_empty() {
         tracing::warn!(error = errors, "failed to resolve during SRV discovery");
@@ -45,7 +45,7 @@ pub(super) fn by_dns(
     Ok(InitialCluster { members, token: config.cluster.token.clone(), server_name })
 }
 
-fn own(url: &Url) -> OwnUrl {
+fn own_url(url: &Url) -> OwnUrl {
     OwnUrl {
         scheme: url.scheme().as_str().to_owned(),
         host: url.hostname().to_owned(),

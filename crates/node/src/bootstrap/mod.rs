@@ -1,11 +1,11 @@
-//! How a member starts: from its data directory, as part of a new cluster, or by joining one.
+//! The start of a member: from its data directory, as part of a new cluster, or by joining one.
 //!
 //! ```text
 //!   data on disk   use it; the flags about the initial cluster are ignored
-//!   new            --initial-cluster, or DNS. Ask the peers whether this member was bootstrapped
+//!   new            --initial-cluster, or DNS. Query the peers whether this member was bootstrapped
 //!                  before: then its data is lost, and it must not start again. With a discovery
 //!                  service, register and wait for the other members
-//!   existing       ask the peers for the members and their ids, and whether the version fits
+//!   existing       query the peers for the members and their ids, and whether the version fits
 //! ```
 
 mod discovery;
@@ -34,7 +34,7 @@ use url_match::match_url_texts;
 
 pub(crate) use initial_cluster::{InitialCluster, InitialClusterError};
 
-/// Timeout per peer for the question whether this member was bootstrapped before.
+/// Timeout per peer for the check whether this member was bootstrapped before.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout per peer for the list of members.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,11 +100,6 @@ impl Bootstrap {
             (Some(initial), ClusterState::New) => create(config, initial, rpc, metrics),
             (Some(initial), ClusterState::Existing) => join(config, &initial, rpc),
         }
-    }
-
-    /// Returns whether the data directory holds a member.
-    pub(crate) fn has_data(&self) -> bool {
-        matches!(self, Bootstrap::DataDir)
     }
 }
 
@@ -193,8 +188,8 @@ fn check_version(
     let versions: Vec<_> =
         peers.iter().map(|member| cluster_version(rpc, member, timeout)).collect();
     let downgrading = peers.iter().find_map(|member| {
-        let asked = wait(rpc.downgrade_enabled(&member.raft.peer_urls, timeout));
-        asked
+        let enabled = wait(rpc.downgrade_enabled(&member.raft.peer_urls, timeout));
+        enabled
             .inspect_err(|error| warn_of(member, error, "failed to get downgrade enabled status"))
             .ok()
     });
@@ -205,7 +200,7 @@ fn check_version(
     Ok(())
 }
 
-/// Asks a member for its cluster version.
+/// Requests the cluster version of a member.
 fn cluster_version(rpc: &PeerRpcClient, member: &Member, timeout: Duration) -> Option<Version> {
     match wait(rpc.version(&member.raft.peer_urls, timeout)) {
         Ok(versions) => {

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use ::discovery::srv::{Lookup, SrvRecord};
 
 use super::*;
-use config::{Machine, NoDefaultHost, parse};
+use config::{HostInfo, NoDefaultHost, parse};
 
-const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
+const HOST_INFO: HostInfo = HostInfo { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
 fn config(args: &[&str]) -> Config {
     let args = std::iter::once("bowline").chain(args.iter().copied()).map(OsString::from);
-    parse(args, [], &MACHINE).expect("valid flags").config
+    parse(args, [], &HOST_INFO).expect("valid flags").config
 }
 
 /// Resolves one name.
@@ -27,8 +27,12 @@ struct TwoMembers;
 
 impl Lookup for TwoMembers {
     fn srv(&self, service: &str, domain: &str) -> Result<Vec<SrvRecord>, String> {
-        let record =
-            |target: &str| SrvRecord { priority: 0, target: format!("{target}."), port: 1 };
+        let record = |target: &str| SrvRecord {
+            priority: 0,
+            target: format!("{target}."),
+            port: 1,
+            weight: 0,
+        };
         match (service, domain) {
             ("etcd-server-ssl", "example.com") => {
                 Ok(vec![record("one.example"), record("two.example")])
@@ -134,8 +138,8 @@ fn errors_have_etcds_texts() {
             "error setting up initial cluster: URL scheme must be http, https, unix, or unixs: x",
         ),
     ];
-    for (given, expected) in cases {
-        assert_eq!(given, Err(expected.to_owned()));
+    for (actual, expected) in cases {
+        assert_eq!(actual, Err(expected.to_owned()));
     }
 }
 
@@ -146,7 +150,8 @@ fn members_are_found_in_dns() {
         new_cluster(&config(&flags), &HostResolver::with_wait(&resolve, || false), &TwoMembers)
             .map_err(|error| error.to_string())
     };
-    let found = with(&["--initial-advertise-peer-urls=https://one.example:1"]).expect("found");
+    let found = with(&["--initial-advertise-peer-urls=https://one.example:1"])
+        .expect("the member is in DNS");
     let members = "0=https://two.example:1,m=https://one.example:1";
     assert_eq!(found.members.to_string(), members);
     assert_eq!(
@@ -154,11 +159,11 @@ fn members_are_found_in_dns() {
         Some("example.com"),
         "the system's authorities are trusted"
     );
-    let given = with(&[
+    let with_ca = with(&[
         "--initial-advertise-peer-urls=https://one.example:1",
         "--peer-trusted-ca-file=ca.pem",
     ]);
-    assert_eq!(given.expect("found").server_name, None);
+    assert_eq!(with_ca.expect("the member is in DNS").server_name, None);
     assert_eq!(
         with(&["--initial-advertise-peer-urls=https://one.example:2"]).unwrap_err(),
         "error setting up initial cluster: cannot find local etcd member \"m\" in SRV records"

@@ -8,6 +8,7 @@
 
 mod serve;
 mod start;
+mod start_line;
 mod stop;
 
 use std::process::ExitCode;
@@ -29,10 +30,7 @@ use start::StartError;
 /// Runs a member until a signal arrives or the member stops.
 pub(crate) fn run(config: &Config, args: Vec<String>, logs: &LogGuard) -> ExitCode {
     let end = Node::start(config, args).and_then(Node::serve_until_end);
-    let end = end.unwrap_or_else(|error| {
-        tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
-        ProcessEnd::Code(ExitCode::FAILURE)
-    });
+    let end = end.unwrap_or_else(|error| ProcessEnd::Code(report(&error)));
     match end {
         ProcessEnd::Code(code) => code,
         ProcessEnd::Signal(signal) => {
@@ -43,7 +41,26 @@ pub(crate) fn run(config: &Config, args: Vec<String>, logs: &LogGuard) -> ExitCo
     }
 }
 
-/// How the process ends.
+/// Logs why the process does not start, and returns its exit code.
+fn report(error: &StartError) -> ExitCode {
+    use server::StartError::SnapshotDatabaseMissing;
+    if let StartError::Member(SnapshotDatabaseMissing) = error {
+        // Compat: as in etcd, whose exit code is that of a panic.
+        tracing::error!(
+            target: logging::PANIC_TARGET,
+            %error,
+            "failed to recover v3 backend from snapshot"
+        );
+        return ExitCode::from(PANIC_CODE);
+    }
+    tracing::error!(target: logging::FATAL_TARGET, %error, "failed to start");
+    ExitCode::FAILURE
+}
+
+/// The exit code of a Go program that panics.
+const PANIC_CODE: u8 = 2;
+
+/// The way in which the process ends.
 enum ProcessEnd {
     Code(ExitCode),
     Signal(Signal),

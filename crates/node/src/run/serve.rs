@@ -61,7 +61,11 @@ impl Node<'_> {
             Surface::Metrics => self.client_tls.metrics_port(tls),
             _ => self.client_tls.client_port(tls),
         };
-        let connections = net::Config { tls: mode, ..self.connections.clone() };
+        let connections = net::Config {
+            tls: mode,
+            closes_unknown_protocols: surface != Surface::Metrics,
+            ..self.connections.clone()
+        };
         let serving = net::serve(&self.runtimes, listener, handler, connections);
         self.serving.push(serving.map_err(StartError::Serve)?);
         log_serving(surface, tls, &local);

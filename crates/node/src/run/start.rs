@@ -3,18 +3,18 @@
 use std::sync::{Arc, mpsc};
 
 use api::{Grpc, Http};
-use config::Config;
+use config::{Config, ProfilesBy};
 use env::{OsClock, OsDisk, OsRandom};
-use net::{Dialer, Runtimes};
+use net::{Dialer, ProxySettings, Runtimes};
 use peer::PeerTransport;
 use prometheus::Registry;
 use server::metrics::Metrics;
 use server::{Member, Platform};
 use tls::ClientTls;
 
-use super::{ClientApi, Event, Node};
+use super::{ClientApi, Event, Node, start_line};
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
-use crate::listeners::{Listeners, texts};
+use crate::listeners::Listeners;
 use crate::tls_setup::{ClientTlsSetup, PeerTlsSetup, TlsSetupError};
 use crate::{settings, signals};
 
@@ -49,6 +49,8 @@ impl<'a> Node<'a> {
     /// The order matters: a port that is in use or a bad certificate is found before the data
     /// directory is touched.
     pub(super) fn start(config: &'a Config, args: Vec<String>) -> Result<Node<'a>, StartError> {
+        // First, so that the allocations of the start are in heap profiles.
+        let profiles = settings::profiles(config, &args);
         let connections_max = net::connections_max(net::raise_descriptor_limit())?;
         let registry = Registry::new();
         let tls_metrics = tls::Metrics::new(&registry)?;
@@ -56,12 +58,21 @@ impl<'a> Node<'a> {
         let client_tls = ClientTlsSetup::load(config, &tls_metrics)?;
         let Listeners { peers, clients, metrics } =
             Listeners::bind(config, &client_tls, &peer_tls)?;
+        log_profiles(config);
         let (member, transport) = bootstrap_member(config, &peer_tls, &tls_metrics, &registry)?;
         set_feature_metrics(config, member.server().metrics());
-        let runtimes = Runtimes::start(Runtimes::count_default()).map_err(StartError::Thread)?;
+        let runtimes =
+            Runtimes::start_with_stack("net", Runtimes::count_default(), server::STACK_BYTES)
+                .map_err(StartError::Thread)?;
         let events = watch_events(&member, &runtimes)?;
         let (tracer, span_export) = start_tracing(config, &registry)?.unzip();
-        let client_api = start_api(config, args, &member, tracer, registry, &runtimes)?;
+        let client_api = start_api(
+            settings::grpc(config, tracer),
+            settings::http(config, args, profiles),
+            &member,
+            registry,
+            &runtimes,
+        )?;
         let mut node = Node {
             config,
             member,
@@ -92,8 +103,8 @@ fn bootstrap_member(
     let server_name = initial.as_ref().and_then(|initial| initial.server_name.as_deref());
     let dial_tls = peer_tls.dial_tls(server_name, tls_metrics)?;
     let transport = start_transport(config, dial_tls, registry)?;
+    start_line::log(config, initial.as_ref());
     let bootstrap = Bootstrap::choose(config, initial, &transport.rpc(), tls_metrics)?;
-    log_start(config, bootstrap.has_data());
     let member = start_member(config, &bootstrap, Arc::clone(&transport), registry)?;
     transport.attach(member.server().clone());
     Ok((member, transport))
@@ -107,6 +118,7 @@ fn start_transport(
 ) -> Result<Arc<PeerTransport>, StartError> {
     let dialer = Dialer {
         local: config.peer.local_address,
+        proxies: Arc::new(proxies()),
         ..Dialer::new(dial_tls, config.raft.dial_timeout())
     };
     let settings = peer::Config {
@@ -119,19 +131,33 @@ fn start_transport(
     Ok(Arc::new(transport))
 }
 
+/// Reads the proxies for connections to peers from the environment.
+fn proxies() -> ProxySettings {
+    let (settings, errors) = ProxySettings::from_variables(|name| std::env::var(name).ok());
+    for error in errors {
+        tracing::warn!(%error, "ignored a proxy of the environment; peers are reached directly");
+    }
+    for (scheme, proxy) in ["http", "https"].into_iter().zip(settings.proxies()) {
+        if let Some(proxy) = proxy {
+            tracing::info!(scheme, %proxy, "peers are reached through a proxy of the environment");
+        }
+    }
+    settings
+}
+
 fn start_member(
     config: &Config,
     bootstrap: &Bootstrap,
     transport: Arc<PeerTransport>,
     registry: &Registry,
 ) -> Result<Member, StartError> {
-    let machine = Platform {
+    let platform = Platform {
         disk: Arc::new(OsDisk),
         clock: Arc::new(OsClock::default()),
         random: Box::new(OsRandom),
     };
     let settings = settings::server(config, bootstrap);
-    Ok(Member::start(settings, machine, transport, registry)?)
+    Ok(Member::start(settings, platform, transport, registry)?)
 }
 
 /// Collects signals and the events of the member in one queue.
@@ -154,16 +180,15 @@ fn watch_events(member: &Member, runtimes: &Runtimes) -> Result<mpsc::Receiver<E
 
 /// Creates the API handlers, and starts the task that ends streams of a member without a leader.
 fn start_api(
-    config: &Config,
-    args: Vec<String>,
+    grpc: api::GrpcConfig,
+    http: api::http::Config,
     member: &Member,
-    tracer: Option<trace::Tracer>,
     registry: Registry,
     runtimes: &Runtimes,
 ) -> Result<ClientApi, StartError> {
     let server = member.server();
-    let grpc = Grpc::new(server.clone(), settings::grpc(config, tracer), &registry)?;
-    let http = Http::new(server.clone(), settings::http(config, args), registry)?;
+    let grpc = Grpc::new(server.clone(), grpc, &registry)?;
+    let http = Http::new(server.clone(), http, registry)?;
     let background = grpc.clone();
     runtimes.background().spawn(async move { background.run().await });
     Ok(ClientApi { grpc, http: Arc::new(http) })
@@ -187,33 +212,17 @@ fn start_tracing(
     Ok(Some(started))
 }
 
+/// Compat: as in etcd, the line is missing if only the log level enables profiles.
+fn log_profiles(config: &Config) {
+    if config.monitoring.profiles == Some(ProfilesBy::Flag) {
+        tracing::info!(path = profile::PREFIX.trim_end_matches('/'), "pprof is enabled");
+    }
+}
+
 /// Sets the metric that shows which feature gates are enabled.
 fn set_feature_metrics(config: &Config, metrics: &Metrics) {
     for (name, stage, enabled) in config.gates.list() {
         let labels = [name, stage.as_str()];
         metrics.feature_enabled.with_label_values(&labels).set(i64::from(enabled));
     }
-}
-
-fn log_start(config: &Config, has_data: bool) {
-    tracing::info!(
-        etcd_version = config::ETCD_VERSION,
-        bowline_version = config::BOWLINE_VERSION,
-        max_cpu_available = Runtimes::count_default(),
-        member_initialized = has_data,
-        name = config.name,
-        data_dir = %config.data_dir.display(),
-        heartbeat_interval = ?config.raft.tick,
-        election_timeout = ?config.raft.election_timeout(),
-        snapshot_count = config.raft.snapshot_count,
-        listen_peer_urls = ?texts(&config.listen.peer),
-        listen_client_urls = ?texts(&config.listen.client),
-        initial_cluster = config.cluster.initial,
-        initial_cluster_state = config.cluster.state.as_str(),
-        initial_cluster_token = config.cluster.token,
-        quota_backend_bytes = config.backend.quota_bytes,
-        max_request_bytes = config.limits.request_bytes,
-        pre_vote = config.raft.pre_vote,
-        "starting an etcd server"
-    );
 }

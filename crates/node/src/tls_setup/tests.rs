@@ -4,28 +4,28 @@ use prometheus::Registry;
 use testkit::certs::{Authority, Subject, write};
 
 use super::*;
-use config::{Machine, NoDefaultHost, parse};
+use config::{HostInfo, NoDefaultHost, parse};
 
-const MACHINE: Machine = Machine { arch: "amd64", default_host: || Err(NoDefaultHost) };
+const HOST_INFO: HostInfo = HostInfo { arch: "amd64", default_host: || Err(NoDefaultHost) };
 
-/// A folder with the certificate of a member.
-struct CertFolder(tempfile::TempDir);
+/// A directory with the certificate of a member.
+struct CertDir(tempfile::TempDir);
 
-impl CertFolder {
-    fn new() -> CertFolder {
+impl CertDir {
+    fn new() -> CertDir {
         let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
         authority.issue(&Subject::default()).write(folder.path(), "m1");
         write(&folder.path().join("ca.pem"), authority.pem().as_bytes());
-        CertFolder(folder)
+        CertDir(folder)
     }
 
-    /// Returns the configuration for flags, where `{}` is the folder.
+    /// Returns the configuration for flags, where `{}` is the directory.
     fn config(&self, flags: &[&str]) -> Config {
         let folder = self.0.path().display().to_string();
         let flags = flags.iter().map(|flag| flag.replace("{}", &folder));
         let args = ["bowline".to_owned(), format!("--data-dir={folder}/data")].into_iter();
         let args = args.chain(flags).map(OsString::from);
-        parse(args, [], &MACHINE).expect("valid flags").config
+        parse(args, [], &HOST_INFO).expect("valid flags").config
     }
 
     fn load(&self, flags: &[&str]) -> Result<PeerTlsSetup, String> {
@@ -41,7 +41,7 @@ const PAIR: [&str; 2] = ["--peer-cert-file={}/m1.pem", "--peer-key-file={}/m1.ke
 
 #[test]
 fn a_peer_port_uses_tls_if_its_url_is_secure() {
-    let folder = CertFolder::new();
+    let folder = CertDir::new();
     let plain = folder.load(&PAIR).unwrap();
     assert!(matches!(plain.peer_port(PortTls::Plain), TlsMode::Disabled));
     let secure = folder.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
@@ -57,7 +57,7 @@ fn a_peer_port_uses_tls_if_its_url_is_secure() {
 
 #[test]
 fn peer_auto_tls_trusts_all_peers() {
-    let folder = CertFolder::new();
+    let folder = CertDir::new();
     let made = folder.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
     let info = made.client_tls.info();
     assert_eq!(info.cert_file, Some(folder.0.path().join("data/fixtures/peer/cert.pem")));
@@ -67,7 +67,7 @@ fn peer_auto_tls_trusts_all_peers() {
 
 #[test]
 fn missing_and_bad_files_are_refused() {
-    let folder = CertFolder::new();
+    let folder = CertDir::new();
     let refused = |flags: &[&str]| folder.load(flags).err().expect("refused");
     assert_eq!(
         refused(&[SECURE]),

@@ -66,8 +66,8 @@ pub(crate) struct BodyWriter {
 pub(crate) fn body_channel() -> (BodyWriter, RequestBody, Arc<SendProgress>) {
     let (to, chunks) = mpsc::channel(CHUNKS_MAX);
     let progress = Arc::new(SendProgress(Mutex::new((Instant::now(), false))));
-    let sending = ChannelBody { chunks, progress: Arc::clone(&progress), is_finished: false };
-    (BodyWriter { to, buffer: BytesMut::new() }, RequestBody::Channel(sending), progress)
+    let body = ChannelBody { chunks, progress: Arc::clone(&progress), is_finished: false };
+    (BodyWriter { to, buffer: BytesMut::new() }, RequestBody::Channel(body), progress)
 }
 
 impl BodyWriter {
@@ -119,14 +119,14 @@ impl Body for RequestBody {
         match &mut *self {
             RequestBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             RequestBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            RequestBody::Channel(sending) => sending.poll_chunk(cx),
+            RequestBody::Channel(body) => body.poll_chunk(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             RequestBody::Whole(bytes) => bytes.is_empty(),
-            RequestBody::Channel(sending) => sending.is_finished,
+            RequestBody::Channel(body) => body.is_finished,
         }
     }
 

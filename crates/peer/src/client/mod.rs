@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use net::{DialError, Dialer};
+use net::{DialError, Dialer, Forwarding};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -55,7 +56,7 @@ pub(crate) enum RequestError {
     TooLong(usize),
     /// The response did not arrive in time.
     #[error("i/o timeout")]
-    Late,
+    Timeout,
     /// The peer has no URL.
     #[error("no URL is known")]
     NoUrl,
@@ -138,6 +139,7 @@ impl Client {
 
     async fn dial(&self, url: &PeerUrl) -> Result<ClientConnection, RequestError> {
         let stream = self.dialer.dial(url.target()).await?;
+        let forwarding = stream.forwarding().cloned();
         let builder = http1::Builder::new().title_case_headers(true).to_owned();
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         let task = tokio::spawn(async move {
@@ -145,7 +147,7 @@ impl Client {
                 tracing::trace!(%error, "connection to another member ended");
             }
         });
-        Ok(ClientConnection { sender, task: task.abort_handle() })
+        Ok(ClientConnection { sender, forwarding, task: task.abort_handle() })
     }
 
     /// Returns an idle connection that is not too old.
@@ -190,6 +192,8 @@ impl IdleConnection {
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     sender: SendRequest<RequestBody>,
+    /// The proxy that requests are sent to, if there is one.
+    forwarding: Option<Forwarding>,
     task: AbortHandle,
 }
 
@@ -199,8 +203,11 @@ impl ClientConnection {
         url: &PeerUrl,
         mut request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, RequestError> {
-        if let Ok(host) = HeaderValue::from_str(&url.host()) {
+        if let Ok(host) = HeaderValue::from_str(&url.target().authority()) {
             request.headers_mut().insert(header::HOST, host);
+        }
+        if let Some(forwarding) = &self.forwarding {
+            address_to_proxy(&mut request, url, forwarding);
         }
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
@@ -216,6 +223,20 @@ impl ClientConnection {
         let (parts, body) = response.into_parts();
         let body = collect(body, bytes_max).await?;
         Ok(Reply { status: parts.status, headers: parts.headers, body })
+    }
+}
+
+/// Gives a request the form that a proxy expects: the whole URL, and the login of the proxy.
+fn address_to_proxy(request: &mut Request<RequestBody>, url: &PeerUrl, forwarding: &Forwarding) {
+    let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    // An authority that is not one of a URI cannot have been connected to.
+    if let Ok(whole) = format!("http://{}{path}", url.target().authority()).parse() {
+        *request.uri_mut() = whole;
+    }
+    let authorization = forwarding.authorization.as_deref().map(HeaderValue::from_str);
+    if let Some(Ok(mut authorization)) = authorization {
+        authorization.set_sensitive(true);
+        request.headers_mut().insert(header::PROXY_AUTHORIZATION, authorization);
     }
 }
 
@@ -237,3 +258,6 @@ pub(crate) async fn collect(mut body: Incoming, bytes_max: usize) -> Result<Byte
     }
     Ok(bytes.freeze())
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ fn cost(message: &[u8]) -> Result<u64, StreamError> {
 /// Visits all length-delimited fields. Stops at malformed ones, which the decoder will refuse.
 fn each_field(
     mut bytes: &[u8],
-    mut look: impl FnMut(u32, &[u8]) -> Result<(), StreamError>,
+    mut visit: impl FnMut(u32, &[u8]) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
     while !bytes.is_empty() {
         let (field, wire) = decode_key(&mut bytes)?;
@@ -66,7 +66,7 @@ fn each_field(
         }
         let length = usize::try_from(decode_varint(&mut bytes)?).unwrap_or(usize::MAX);
         let Some((content, rest)) = bytes.split_at_checked(length) else { return Ok(()) };
-        look(field, content)?;
+        visit(field, content)?;
         bytes = rest;
     }
     Ok(())

@@ -29,7 +29,7 @@ pub(crate) enum Item {
     Message(raft::Message),
     /// A link heartbeat, which consensus does not see.
     LinkHeartbeat,
-    /// A message of an unknown type, for example from a later release. The stream goes on.
+    /// A message of an unknown type, for example from a later release. The stream continues.
     Unknown(DecodeError),
 }
 

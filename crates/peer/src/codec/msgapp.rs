@@ -169,7 +169,7 @@ impl MsgAppDecoder {
                 None => Ok(None),
             },
             DecodeState::Message(length) => {
-                buffer.take(length).map(|bytes| self.whole(bytes)).transpose()
+                buffer.take(length).map(|bytes| self.full_message(bytes)).transpose()
             }
         }
     }
@@ -212,7 +212,7 @@ impl MsgAppDecoder {
         }))
     }
 
-    fn whole(&mut self, bytes: Bytes) -> Result<Step, StreamError> {
+    fn full_message(&mut self, bytes: Bytes) -> Result<Step, StreamError> {
         let wire = cost::decode(bytes, self.bytes_max)?;
         self.end = LogPosition::of_wire(&wire);
         Ok(Step::Done(item(wire)))

@@ -28,7 +28,7 @@ const BYTES_MIN: usize = 16 << 10;
 /// Reads a body chunk by chunk, each within a timeout.
 pub(super) struct BodyReader {
     incoming: Incoming,
-    patience: Duration,
+    time_limit: Duration,
     rate: ReceiveRate,
 }
 
@@ -41,10 +41,10 @@ struct ReceiveRate {
 
 impl ReceiveRate {
     /// Records received bytes and the time spent waiting. Returns whether the rate is too low.
-    fn is_too_slow(&mut self, waited: Duration, bytes: usize, patience: Duration) -> bool {
+    fn is_too_slow(&mut self, waited: Duration, bytes: usize, time_limit: Duration) -> bool {
         self.waited += waited;
         self.bytes += bytes;
-        if self.waited < patience {
+        if self.waited < time_limit {
             return false;
         }
         let is_too_slow = self.bytes < BYTES_MIN;
@@ -54,19 +54,19 @@ impl ReceiveRate {
 }
 
 impl BodyReader {
-    pub(super) fn new(incoming: Incoming, patience: Duration) -> BodyReader {
-        BodyReader { incoming, patience, rate: ReceiveRate::default() }
+    pub(super) fn new(incoming: Incoming, time_limit: Duration) -> BodyReader {
+        BodyReader { incoming, time_limit, rate: ReceiveRate::default() }
     }
 
     /// Reads the next chunk; `None` at the end.
     pub(super) async fn next_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
         loop {
             let started = Instant::now();
-            let frame = timeout(self.patience, self.incoming.frame()).await;
+            let frame = timeout(self.time_limit, self.incoming.frame()).await;
             let Some(frame) = frame.map_err(|_| ReadError::Slow)? else { return Ok(None) };
             // Trailers are ignored.
             let chunk = frame?.into_data().unwrap_or_default();
-            if self.rate.is_too_slow(started.elapsed(), chunk.len(), self.patience) {
+            if self.rate.is_too_slow(started.elapsed(), chunk.len(), self.time_limit) {
                 return Err(ReadError::Slow);
             }
             if !chunk.is_empty() {
@@ -104,15 +104,15 @@ mod tests {
 
     #[test]
     fn only_a_rate_below_the_minimum_is_too_slow() {
-        let (patience, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        let (time_limit, second) = (Duration::from_secs(5), Duration::from_secs(1));
         let mut rate = ReceiveRate::default();
-        let slow = (1..).find(|_| rate.is_too_slow(second, 1, patience));
+        let slow = (1..).find(|_| rate.is_too_slow(second, 1, time_limit));
         assert_eq!(slow, Some(5));
         let mut rate = ReceiveRate::default();
-        assert!((0..100).all(|_| !rate.is_too_slow(second, BYTES_MIN / 5 + 1, patience)));
+        assert!((0..100).all(|_| !rate.is_too_slow(second, BYTES_MIN / 5 + 1, time_limit)));
         let mut rate = ReceiveRate::default();
         assert!(
-            (0..100).all(|_| !rate.is_too_slow(Duration::ZERO, 1, patience)),
+            (0..100).all(|_| !rate.is_too_slow(Duration::ZERO, 1, time_limit)),
             "without waiting nothing is too slow"
         );
     }

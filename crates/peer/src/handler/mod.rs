@@ -21,6 +21,7 @@
 //! slowly are cut off; no request makes a member panic.
 
 mod body_reader;
+mod json;
 mod leases;
 mod pipeline;
 mod response_body;

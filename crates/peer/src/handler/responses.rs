@@ -95,7 +95,7 @@ pub(super) fn too_large(text: &str) -> HandlerResponse {
 }
 
 /// Makes the connection close after the response.
-pub(super) fn closing(mut answer: HandlerResponse) -> HandlerResponse {
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    answer
+pub(super) fn closing(mut response: HandlerResponse) -> HandlerResponse {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -5,14 +5,14 @@ use std::time::SystemTime;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use jiff::Timestamp;
+use membership::ConfChangeRefusal;
 use membership::reconfig::UnsafeReconfig;
-use membership::{ConfChangeRefusal, Member};
-use serde::Deserialize;
-use server::{Error, PeerHash};
+use server::Error;
 use types::MemberId;
 
 use super::Call;
 use super::body_reader::BodyReader;
+use super::json;
 use super::responses::{self, HandlerResponse};
 use crate::headers::{self, CLUSTER_ID, Incompatible};
 
@@ -22,36 +22,22 @@ const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Answers a probe with the local time.
 pub(super) fn probing() -> HandlerResponse {
     let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
-    responses::text(format!("{{\"OK\":true,\"Now\":\"{now}\"}}\n"))
-}
-
-/// Lists members in JSON as Go's encoder does, with a newline.
-fn members_json(members: &[Member]) -> HandlerResponse {
-    let members: Vec<String> = members.iter().map(Member::to_json).collect();
-    responses::json(format!("[{}]\n", members.join(",")))
-}
-
-#[derive(Deserialize)]
-struct HashRequest {
-    #[serde(default)]
-    revision: i64,
+    responses::text(json::health(now))
 }
 
 impl Call<'_> {
     pub(super) fn members(&self) -> HandlerResponse {
-        self.with_cluster_id(members_json(&self.attached.local.members()))
+        self.with_cluster_id(responses::json(json::members(&self.attached.local.members())))
     }
 
     pub(super) async fn promote(&self, text: &str, token: Option<String>) -> HandlerResponse {
         // Compat: this path alone has the id in decimal.
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let id = if digits { text.parse().ok().map(MemberId) } else { None };
-        let Some(id) = id else {
+        let Some(id) = headers::decimal_id(text).map(MemberId) else {
             let text = format!("member {text} not found in cluster");
             return self.with_cluster_id(responses::error(StatusCode::NOT_FOUND, text));
         };
         let error = match self.attached.local.promote(token, id).await {
-            Ok(members) => return self.with_cluster_id(members_json(&members)),
+            Ok(members) => return self.with_cluster_id(responses::json(json::members(&members))),
             Err(error) => error,
         };
         tracing::warn!(member_id = %id, %error, "failed to promote a member");
@@ -80,16 +66,15 @@ impl Call<'_> {
         let body =
             BodyReader::new(body, self.shared.timing.read).read_short(REQUEST_BYTES_MAX).await;
         let Ok(body) = body else { return bad(&"error reading body") };
-        // JSON null is an empty request.
-        let revision = match serde_json::from_slice::<Option<HashRequest>>(&body) {
-            Ok(request) => request.map_or(0, |request| request.revision),
+        let revision = match json::hash_revision(&body) {
+            Ok(revision) => revision,
             Err(error) => {
                 tracing::warn!(%error, "failed to unmarshal request");
                 return bad(&"error unmarshalling request");
             }
         };
         match self.attached.local.hash(revision).await {
-            Ok(hash) => self.with_cluster_id(responses::json(hash_json(&hash))),
+            Ok(hash) => self.with_cluster_id(responses::json(json::hash(&hash))),
             Err(error) => {
                 tracing::warn!(requested_revision = revision, %error, "failed to get hashKV");
                 bad(&error)
@@ -109,20 +94,4 @@ impl Call<'_> {
             ),
         })
     }
-}
-
-/// Encodes a hash in JSON, omitting zeros.
-fn hash_json(answer: &PeerHash) -> String {
-    let field = |name: &str, number: i64| match number {
-        0 => None,
-        number => Some(format!("\"{name}\":{number}")),
-    };
-    let header = field("revision", answer.revision).unwrap_or_default();
-    let fields = [
-        Some(format!("\"header\":{{{header}}}")),
-        field("hash", answer.hash.hash.into()),
-        field("compact_revision", answer.hash.compact_revision),
-        field("hash_revision", answer.hash.revision),
-    ];
-    format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(","))
 }

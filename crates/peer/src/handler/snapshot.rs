@@ -38,7 +38,7 @@ enum HeadError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
-    Nonsense(#[from] StreamError),
+    Malformed(#[from] StreamError),
     #[error(transparent)]
     Unknown(#[from] raft::wire::DecodeError),
     #[error("EOF")]
@@ -60,7 +60,7 @@ impl Call<'_> {
         // Before the body is read, because the message alone can be large.
         let Ok(permit) = Arc::clone(&self.shared.snapshots).try_acquire_owned() else {
             metrics.snapshots_from(UNKNOWN_SENDER).failures.inc();
-            return self.with_cluster_id(not_saved(&"too many snapshots are being received"));
+            return self.with_cluster_id(save_failed(&"too many snapshots are being received"));
         };
         let mut body = BodyReader::new(body, self.shared.timing.read);
         let (message, bytes, rest) = match head(&mut body).await {
@@ -91,7 +91,7 @@ impl Call<'_> {
         self.with_cluster_id(answer)
     }
 
-    /// Saves the database and hands on the message.
+    /// Saves the database and delivers the message.
     async fn database(
         &self,
         message: raft::Message,
@@ -123,7 +123,7 @@ impl Call<'_> {
             }
             Ok(Err(refused)) => self.refused(from, index, &refused),
             // The thread panicked, or the runtime is stopping.
-            Err(error) => not_saved(&error),
+            Err(error) => save_failed(&error),
         }
     }
 
@@ -144,12 +144,12 @@ impl Call<'_> {
             ReceiveSnapshotError::File(_) => {
                 responses::error(StatusCode::INTERNAL_SERVER_ERROR, refused)
             }
-            ReceiveSnapshotError::Database(_) => not_saved(refused),
+            ReceiveSnapshotError::Database(_) => save_failed(refused),
         }
     }
 }
 
-fn not_saved(why: &dyn std::fmt::Display) -> HandlerResponse {
+fn save_failed(why: &dyn std::fmt::Display) -> HandlerResponse {
     let text = format!("failed to save KV snapshot ({why})");
     responses::error(StatusCode::INTERNAL_SERVER_ERROR, text)
 }

@@ -6,6 +6,7 @@
 //! such ids, so their number is bounded, and the oldest is evicted.
 
 pub(crate) mod context;
+mod health;
 pub(crate) mod peer;
 pub(crate) mod prober;
 pub(crate) mod status;
@@ -76,9 +77,9 @@ impl PeerTable {
         on: &Background,
         context: impl Fn(MemberId, Vec<PeerUrl>) -> PeerContext,
     ) {
-        let gone: Vec<MemberId> =
+        let removed: Vec<MemberId> =
             self.members.keys().copied().filter(|id| members.member(*id).is_none()).collect();
-        for id in gone {
+        for id in removed {
             self.members.remove(&id);
             tracing::info!(local_member_id = %local, removed_remote_peer_id = %id, "removed remote peer");
         }

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
-use serde::Deserialize;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use crate::client::RequestError;
 use crate::peers::context::PeerContext;
+use crate::peers::health::{self, HealthError};
 
 pub(crate) const PATH: &str = "/raft/probing";
 
@@ -41,21 +41,6 @@ impl Probes {
             Probes::Snapshots => "ROUND_TRIPPER_SNAPSHOT",
             Probes::Messages => "ROUND_TRIPPER_RAFT_MESSAGE",
         }
-    }
-}
-
-/// The response of a peer.
-#[derive(Deserialize)]
-struct Health {
-    #[serde(rename = "OK", default)]
-    ok: bool,
-    #[serde(rename = "Now", default)]
-    now: String,
-}
-
-impl Health {
-    fn now(&self) -> Result<Timestamp, ProbeError> {
-        Ok(self.now.parse()?)
     }
 }
 
@@ -139,11 +124,7 @@ enum ProbeError {
     #[error("got unexpected HTTP status code {status} from {url}")]
     Status { status: StatusCode, url: String },
     #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Timestamp(#[from] jiff::Error),
-    #[error("<nil>")]
-    Unhealthy,
+    Health(#[from] HealthError),
 }
 
 async fn probe(context: &PeerContext, url: usize) -> Result<(Duration, Timestamp), ProbeError> {
@@ -153,31 +134,17 @@ async fn probe(context: &PeerContext, url: usize) -> Result<(Duration, Timestamp
     *request.method_mut() = Method::GET;
     *request.uri_mut() = http::Uri::from_static(PATH);
     let response = context.client.request(&url, request, ANSWER_BYTES_MAX);
-    let reply = timeout(context.timing.read, response).await.unwrap_or(Err(RequestError::Late))?;
+    let reply =
+        timeout(context.timing.read, response).await.unwrap_or(Err(RequestError::Timeout))?;
     if reply.status != StatusCode::OK {
         return Err(ProbeError::Status { status: reply.status, url: url.of(PATH) });
     }
-    let health: Health = serde_json::from_slice(&reply.body)?;
-    if !health.ok {
-        return Err(ProbeError::Unhealthy);
-    }
-    Ok((started.elapsed(), health.now()?))
+    Ok((started.elapsed(), health::peer_time(&reply.body)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn etcds_response_is_decoded() {
-        let text = r#"{"OK":true,"Now":"2026-11-16T04:44:39.123456789Z"}"#;
-        let health: Health = serde_json::from_str(text).unwrap();
-        assert!(health.ok);
-        assert_eq!(health.now().unwrap().as_second(), 1_794_804_279);
-        let local = r#"{"OK":true,"Now":"2026-11-16T04:44:39.1+01:00"}"#;
-        let local: Health = serde_json::from_str(local).unwrap();
-        assert_eq!(local.now().unwrap().as_second(), 1_794_800_679);
-    }
 
     #[test]
     fn round_trips_are_smoothed_and_clock_drift_is_computed() {

@@ -15,7 +15,8 @@ pub(crate) struct PeerUrl {
 
 impl PeerUrl {
     pub(crate) fn parse(text: &str) -> Result<PeerUrl, TargetError> {
-        let text = text.trim().trim_end_matches('/');
+        let is_ignored_at_end = |c: char| c == '/' || c.is_whitespace();
+        let text = text.trim_start().trim_end_matches(is_ignored_at_end);
         Ok(PeerUrl { target: Target::parse(text)?, text: text.to_owned() })
     }
 
@@ -25,12 +26,6 @@ impl PeerUrl {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
-    }
-
-    /// Returns the `Host` header of a request. A unix socket has a path, which is not a host name.
-    pub(crate) fn host(&self) -> String {
-        let text = self.target.to_string();
-        if text.contains('/') { self.target.host().to_owned() } else { text }
     }
 
     /// Returns the URL of a path on the peer.
@@ -139,8 +134,13 @@ mod tests {
         let urls = some(&["http://a:1", "ftp://x", "", "http://b:port", "unix:///run/b.sock"]);
         let texts: Vec<&str> = urls.iter().map(PeerUrl::text).collect();
         assert_eq!(texts, ["http://a:1", "unix:///run/b.sock"]);
-        let hosts: Vec<String> = urls.iter().map(PeerUrl::host).collect();
-        assert_eq!(hosts, ["a:1", "localhost"]);
         assert_eq!(urls[0].of("/raft"), "http://a:1/raft");
+    }
+
+    #[test]
+    fn spaces_and_slashes_around_a_url_are_ignored() {
+        for text in [" http://a:1 ", "http://a:1/", "http://a:1// /", "\thttp://a:1/ \n"] {
+            assert_eq!(PeerUrl::parse(text).unwrap().text(), "http://a:1", "{text:?}");
+        }
     }
 }

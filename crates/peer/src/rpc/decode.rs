@@ -49,22 +49,22 @@ struct HashHeaderJson {
 
 pub(super) fn hash(reply: &Reply) -> Result<PeerHash, PeerRequestError> {
     let (text, status) = (reply.text(), reply.status);
-    let says = |error: &dyn std::fmt::Display| text.contains(&error.to_string());
+    let has_error = |error: &dyn std::fmt::Display| text.contains(&error.to_string());
     match status {
         StatusCode::OK => {}
-        StatusCode::BAD_REQUEST if says(&mvcc::Error::Compacted) => {
+        StatusCode::BAD_REQUEST if has_error(&mvcc::Error::Compacted) => {
             return Err(mvcc::Error::Compacted.into());
         }
-        StatusCode::BAD_REQUEST if says(&mvcc::Error::FutureRevision) => {
+        StatusCode::BAD_REQUEST if has_error(&mvcc::Error::FutureRevision) => {
             return Err(mvcc::Error::FutureRevision.into());
         }
-        StatusCode::PRECONDITION_FAILED if says(&Incompatible::ClusterId) => {
+        StatusCode::PRECONDITION_FAILED if has_error(&Incompatible::ClusterId) => {
             return Err(PeerRequestError::ClusterIdMismatch);
         }
         _ => return Err(PeerRequestError::Failed(format!("unknown error: {text}"))),
     }
-    let answer: HashJson = json(reply)?;
-    let HashJson { header, hash, compact_revision, hash_revision: revision } = answer;
+    let decoded: HashJson = json(reply)?;
+    let HashJson { header, hash, compact_revision, hash_revision: revision } = decoded;
     let hash = KeyValueHash { hash, compact_revision, revision };
     Ok(PeerHash { revision: header.revision, hash })
 }

@@ -95,7 +95,7 @@ impl PeerRpcClient {
         self.members_with(urls, within_each, true)
     }
 
-    /// Does the same without logging failures, for callers that expect them.
+    /// Like [`members`](Self::members), but logs no failures, for callers that expect them.
     pub fn members_quietly(
         &self,
         urls: &[String],
@@ -194,8 +194,8 @@ impl PeerRpcClient {
         let body = pb::LeaseKeepAliveRequest { id: id.0 }.encode_to_vec();
         let request = request(Method::POST, "/leases", header::CONTENT_TYPE, PROTOBUF, body);
         self.first_reply(urls, within, SHORT_BYTES_MAX, request, move |reply| {
-            let answer: pb::LeaseKeepAliveResponse = lease_response(reply)?;
-            if answer.id == id.0 { Ok(answer.ttl) } else { Err(lease_mismatch("renew")) }
+            let renewed: pb::LeaseKeepAliveResponse = lease_response(reply)?;
+            if renewed.id == id.0 { Ok(renewed.ttl) } else { Err(lease_mismatch("renew")) }
         })
     }
 
@@ -257,8 +257,9 @@ impl PeerRpcClient {
             Err(last)
         };
         self.spawn(async move {
-            let late = |_| Err(PeerRequestError::Timeout("context deadline exceeded".to_owned()));
-            timeout(within, response).await.unwrap_or_else(late)
+            let timed_out =
+                |_| Err(PeerRequestError::Timeout("context deadline exceeded".to_owned()));
+            timeout(within, response).await.unwrap_or_else(timed_out)
         })
     }
 
@@ -279,8 +280,8 @@ impl<T> Future for SpawnedCall<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // The task is cancelled only when the thread stops.
-        let gone = |_| Err(PeerRequestError::Failed("the transport is stopped".to_owned()));
-        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(gone))
+        let stopped = |_| Err(PeerRequestError::Failed("the transport is stopped".to_owned()));
+        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(stopped))
     }
 }
 

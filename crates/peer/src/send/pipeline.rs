@@ -89,9 +89,10 @@ async fn post(context: &PeerContext, wire: &raftpb::Message) -> Result<(), PostE
     let url = context.picker.pick().ok_or(RequestError::NoUrl)?;
     let kind = Some("application/protobuf");
     let request = context.request(Method::POST, PATH, kind, wire.encode_to_vec().into());
-    let patience = context.timing.read + context.timing.write;
-    let response = timeout(patience, context.client.request(&url, request, ANSWER_BYTES_MAX)).await;
-    let reply = response.unwrap_or(Err(RequestError::Late)).map_err(PostError::from);
-    let taken = reply.and_then(|reply| check_reply(context, &reply, &url, PATH));
-    taken.inspect_err(|error| on_failure(context, &url, error))
+    let time_limit = context.timing.read + context.timing.write;
+    let response =
+        timeout(time_limit, context.client.request(&url, request, ANSWER_BYTES_MAX)).await;
+    let reply = response.unwrap_or(Err(RequestError::Timeout)).map_err(PostError::from);
+    let accepted = reply.and_then(|reply| check_reply(context, &reply, &url, PATH));
+    accepted.inspect_err(|error| on_failure(context, &url, error))
 }

@@ -108,8 +108,8 @@ async fn post(
 ) -> Result<(), PostError> {
     let url = context.picker.pick().ok_or(RequestError::NoUrl)?;
     let reply = exchange(context, &url, head, database).await.map_err(PostError::from);
-    let taken = reply.and_then(|reply| check_reply(context, &reply, &url, PATH));
-    taken.inspect_err(|error| on_failure(context, &url, error))
+    let accepted = reply.and_then(|reply| check_reply(context, &reply, &url, PATH));
+    accepted.inspect_err(|error| on_failure(context, &url, error))
 }
 
 async fn exchange(
@@ -123,14 +123,14 @@ async fn exchange(
     let request = context.request(Method::POST, PATH, Some("application/octet-stream"), body);
     let writer = tokio::task::spawn_blocking(move || write(&head, &database, to));
     let stalls = async {
-        let patience = || if progress.is_finished() { answer_max } else { STALL_MAX };
-        while progress.stalled_for() < patience() {
+        let stall_max = || if progress.is_finished() { answer_max } else { STALL_MAX };
+        while progress.stalled_for() < stall_max() {
             sleep(POLL_INTERVAL).await;
         }
     };
     let answered = tokio::select! {
         opened = context.client.open_stream(url, request) => opened,
-        () = stalls => Err(RequestError::Late),
+        () = stalls => Err(RequestError::Timeout),
     };
     // A reply before the end means that the rest is not wanted. Dropping the connection ends the
     // body, and with it the writer.
@@ -138,7 +138,7 @@ async fn exchange(
     drop(writer);
     let (parts, body) = response.into_parts();
     let body = timeout(ANSWER_TIME_MAX, collect(body, ANSWER_BYTES_MAX)).await;
-    let body = body.unwrap_or(Err(RequestError::Late))?;
+    let body = body.unwrap_or(Err(RequestError::Timeout))?;
     Ok(Reply { status: parts.status, headers: parts.headers, body })
 }
 
@@ -147,7 +147,7 @@ fn write(head: &[u8], database: &dyn SnapshotDatabase, mut to: BodyWriter) {
     use io::Write as _;
     let written = to.write_all(head).and_then(|()| database.write_to(&mut to));
     match written {
-        // Fails if the receiver of the body is gone.
+        // Fails if the receiver of the body was dropped.
         Ok(_) => drop(to.finish()),
         Err(error) => to.fail(error),
     }

@@ -156,14 +156,14 @@ impl StreamQueue {
     /// Detaches a stream. Returns `None` if it was not attached any more.
     pub(crate) fn detach(&self, stream: StreamId) -> Option<PreviousStream> {
         let mut state = self.state.lock();
-        let is_it = state.attached.as_ref().is_some_and(|attached| attached.stream == stream);
-        is_it.then(|| state.detach().0)
+        let is_attached = state.attached.as_ref().is_some_and(|attached| attached.stream == stream);
+        is_attached.then(|| state.detach().0)
     }
 
-    /// Cuts a stream that made no progress for longer than `patience`.
-    pub(crate) fn cut_if_stalled(&self, patience: Duration) -> Option<PreviousStream> {
+    /// Cuts a stream that made no progress for longer than `stall_max`.
+    pub(crate) fn cut_if_stalled(&self, stall_max: Duration) -> Option<PreviousStream> {
         let mut state = self.state.lock();
-        if state.waiting_since.is_none_or(|since| since.elapsed() <= patience) {
+        if state.waiting_since.is_none_or(|since| since.elapsed() <= stall_max) {
             return None;
         }
         let (replaced, stuck) = state.detach();

@@ -100,8 +100,7 @@ fn log_end(context: &PeerContext, kind: StreamKind, end: &StreamEnd) {
         remote_peer_id = %context.id, error = %end,
         "lost TCP streaming connection with remote peer"
     );
-    // Compat: a stream that was closed in good order says nothing about the peer. It is dialed
-    // again.
+    // Compat: an orderly close is no failure of the peer. The stream is dialed again.
     if !matches!(end, StreamEnd::Closed) {
         context.on_failure(kind.name(), "read", end);
     }
@@ -132,13 +131,13 @@ async fn try_url(
     request.headers_mut().insert(RAFT_TO, headers::value(&context.id));
     tracing::debug!(from = %context.identity.member, to = %context.id, address = url.of(&path), "dial stream reader");
     // Dialing has its own timeout; this one is for the head of the response.
-    let patience = context.timing.read + context.timing.write;
-    let opened = timeout(patience, context.client.open_stream(url, request)).await;
-    let (connection, response) = opened.map_err(|_| RequestError::Late)??;
+    let time_limit = context.timing.read + context.timing.write;
+    let opened = timeout(time_limit, context.client.open_stream(url, request)).await;
+    let (connection, response) = opened.map_err(|_| RequestError::Timeout)??;
     let release = headers::release(response.headers(), &SERVER_VERSION_NAME);
-    let is_spoken =
+    let is_supported =
         release.is_some_and(|release| release >= Release::local() || release.has_streams());
-    if !is_spoken {
+    if !is_supported {
         return Err(DialError::Unsupported);
     }
     match response.status() {
@@ -158,7 +157,7 @@ async fn precondition(context: &PeerContext, response: Response<Incoming>) -> Di
     let text = match text {
         Ok(Ok(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Err(error)) => return error.into(),
-        Err(_) => return RequestError::Late.into(),
+        Err(_) => return RequestError::Timeout.into(),
     };
     let (local, remote) = (context.identity.member, context.id);
     let line = text.strip_suffix('\n').unwrap_or(&text);

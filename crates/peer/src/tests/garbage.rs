@@ -5,32 +5,36 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use testkit::waiting::step_until;
+use types::ETCD_VERSION;
 
-use super::rig::{Rig, RigConfig, append, member, read_head};
+use super::fixture::{FixtureConfig, TransportFixture, accept, append, member, read_head};
 use crate::codec::msgapp::MsgAppEncoder;
 
-const OK: &str = "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.0\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// A member, and the listener of a peer that the test plays.
-fn with_listener(timeout: Duration) -> (Rig, TcpListener) {
+fn with_listener(timeout: Duration) -> (TransportFixture, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let one = RigConfig { timeout, ..RigConfig::of(1) }.start();
+    let one = FixtureConfig { timeout, ..FixtureConfig::of(1) }.start();
     one.set_members(&[one.member(), member(2, &[&url])]);
     one.attach();
     (one, listener)
 }
 
 /// Accepts the next request for a kind of stream.
-fn accept(listener: &TcpListener, kind: &str) -> BufReader<TcpStream> {
+fn accept_stream(listener: &TcpListener, kind: &str) -> BufReader<TcpStream> {
     let path = format!("GET /raft/stream/{kind}/1 HTTP/1.1");
-    loop {
-        let (stream, _) = listener.accept().unwrap();
-        let mut stream = BufReader::new(stream);
-        if read_head(&mut stream)[0] == path {
-            return stream;
+    let mut stream = accept(listener);
+    step_until("a stream is requested", || {
+        let is_requested = read_head(&mut stream)[0] == path;
+        if !is_requested {
+            stream = accept(listener);
         }
-    }
+        is_requested
+    });
+    stream
 }
 
 fn send_chunk(stream: &mut BufReader<TcpStream>, head: &str, body: &[u8]) {
@@ -46,8 +50,7 @@ fn a_stream_request_has_etcds_headers() {
     let (one, listener) = with_listener(crate::TIMEOUT_DEFAULT);
     let mut heads = [Vec::new(), Vec::new()];
     for head in &mut heads {
-        let (stream, _) = listener.accept().unwrap();
-        *head = read_head(&mut BufReader::new(stream));
+        *head = read_head(&mut accept(&listener));
         head[1..].sort();
     }
     heads.sort();
@@ -60,7 +63,7 @@ fn a_stream_request_has_etcds_headers() {
             format!("X-Peerurls: {}", one.url()),
             "X-Raft-To: 2".to_owned(),
             "X-Server-From: 1".to_owned(),
-            "X-Server-Version: 3.7.1".to_owned(),
+            format!("X-Server-Version: {ETCD_VERSION}"),
         ];
         assert_eq!(*head, expected);
     }
@@ -72,15 +75,15 @@ fn a_stream_is_dialed_again_after_garbage() {
     for garbage in
         [&b"\x03"[..], b"\x02\xff\xff\xff\xff\xff\xff\xff\xff", b"\x02\0\0\0\0\0\0\0\x01\xff"]
     {
-        let mut stream = accept(&listener, "msgapp");
+        let mut stream = accept_stream(&listener, "msgapp");
         send_chunk(&mut stream, OK, garbage);
     }
     // Not HTTP, an error status, and a response without a version.
     for head in ["hello\r\n\r\n", "HTTP/1.1 500 Oh\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
-        let mut stream = accept(&listener, "msgapp");
+        let mut stream = accept_stream(&listener, "msgapp");
         stream.get_mut().write_all(head.as_bytes()).unwrap();
     }
-    let mut stream = accept(&listener, "msgapp");
+    let mut stream = accept_stream(&listener, "msgapp");
     let (mut bytes, mut encoder) = (BytesMut::new(), MsgAppEncoder::default());
     let messages = [append(2, 1, 5, Bytes::from_static(b"a")), append(2, 1, 6, Bytes::new())];
     messages.iter().for_each(|message| encoder.encode(message.clone(), &mut bytes));
@@ -92,10 +95,11 @@ fn a_stream_is_dialed_again_after_garbage() {
 fn a_silent_stream_times_out() {
     let timeout = Duration::from_millis(300);
     let (_one, listener) = with_listener(timeout);
-    let mut silent = accept(&listener, "message");
-    silent.get_mut().write_all(OK.as_bytes()).unwrap();
+    let mut silent = accept_stream(&listener, "message");
+    // The member's timeout starts with the response, which may be read before `write_all` returns.
     let started = Instant::now();
+    silent.get_mut().write_all(OK.as_bytes()).unwrap();
     // The member dials again.
-    let _next = accept(&listener, "message");
+    let _next = accept_stream(&listener, "message");
     assert!(started.elapsed() >= timeout / 2);
 }

@@ -1,16 +1,18 @@
-//! Messages between members: over streams, through the pipeline, and to peers that are gone.
+//! Messages between members: over streams, through the pipeline, and to removed peers.
 
 use std::io::{BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
 use raft::MessageType;
 use server::{ReceiveError, Transport as _};
+use testkit::ports::ReservedPort;
 use testkit::waiting::wait_until;
 use types::{Index, MemberId};
 
-use super::rig::{Event, RigConfig, append, cluster, headers, heartbeat, member, read_head};
+use super::fixture::{
+    Event, FixtureConfig, append, cluster, headers, heartbeat, member, read_head,
+};
 use crate::peers::REMOTES_MAX;
 
 #[test]
@@ -54,12 +56,12 @@ fn a_large_message_arrives() {
 #[test]
 fn three_members_exchange_messages() {
     let rigs: [_; 3] = cluster();
-    for (from, rig) in (1..).zip(&rigs) {
+    for (from, fixture) in (1..).zip(&rigs) {
         let others = (1..=3).filter(|to| *to != from);
-        rig.transport.send(others.map(|to| heartbeat(from, to, 7)).collect());
+        fixture.transport.send(others.map(|to| heartbeat(from, to, 7)).collect());
     }
-    for (to, rig) in (1..).zip(&rigs) {
-        let mut from = [rig.received().from.0, rig.received().from.0];
+    for (to, fixture) in (1..).zip(&rigs) {
+        let mut from = [fixture.received().from.0, fixture.received().from.0];
         from.sort_unstable();
         assert!(from.into_iter().eq((1..=3).filter(|from| *from != to)));
     }
@@ -67,7 +69,7 @@ fn three_members_exchange_messages() {
 
 #[test]
 fn nothing_is_sent_before_a_member_is_attached() {
-    let (one, two) = (RigConfig::of(1).start(), RigConfig::of(2).start());
+    let (one, two) = (FixtureConfig::of(1).start(), FixtureConfig::of(2).start());
     let members = [one.member(), two.member()];
     one.set_members(&members);
     one.transport.send(vec![heartbeat(1, 2, 7)]);
@@ -82,7 +84,7 @@ fn nothing_is_sent_before_a_member_is_attached() {
 
 #[test]
 fn unknown_senders_are_answered_as_remotes() {
-    let (one, two) = (RigConfig::of(1).start(), RigConfig::of(2).start());
+    let (one, two) = (FixtureConfig::of(1).start(), FixtureConfig::of(2).start());
     one.set_members(&[one.member(), two.member()]);
     // The second does not know the first yet.
     two.set_members(&[two.member()]);
@@ -114,16 +116,25 @@ fn the_number_of_remotes_is_bounded() {
 
 #[test]
 fn streams_reconnect_after_a_restart() {
-    let [one, two] = cluster();
+    // Outgoing connections of other tests do not use a reserved port while it is free.
+    let reserved = ReservedPort::new();
+    let at_port = || FixtureConfig { port: reserved.number(), ..FixtureConfig::of(2) }.start();
+    let (one, two) = (FixtureConfig::of(1).start(), at_port());
+    let members = [one.member(), two.member()];
+    for fixture in [&one, &two] {
+        fixture.set_members(&members);
+        fixture.attach();
+    }
     one.until_streams(2);
     two.until_streams(1);
-    let members = [one.member(), two.member()];
-    let address = two.stop();
+    two.stop();
     wait_until("peer 2 is inactive", || !one.is_active(2));
+    // A message into a stream that has not noticed yet would be lost, and not reported.
+    wait_until("the streams to peer 2 have ended", || !one.has_streams(2));
     one.transport.send(vec![heartbeat(1, 2, 1)]);
     one.next(|event| *event == Event::Unreachable(MemberId(2)));
 
-    let two = RigConfig { port: address.port(), ..RigConfig::of(2) }.start();
+    let two = at_port();
     two.set_members(&members);
     two.attach();
     one.until_streams(2);
@@ -134,8 +145,8 @@ fn streams_reconnect_after_a_restart() {
 }
 
 #[test]
-fn a_removed_member_is_told() {
-    let (one, two) = (RigConfig::of(1).start(), RigConfig::of(2).start());
+fn a_removed_member_is_notified_of_its_removal() {
+    let (one, two) = (FixtureConfig::of(1).start(), FixtureConfig::of(2).start());
     two.set_members(&[two.member()]);
     two.fake.removed.lock().insert(MemberId(1));
     two.attach();
@@ -151,12 +162,13 @@ fn a_removed_member_is_told() {
 
 #[test]
 fn members_of_another_cluster_are_refused() {
-    let one = RigConfig::of(1).start();
-    let two = RigConfig { cluster: membership::ClusterId(0xc2), ..RigConfig::of(2) }.start();
+    let one = FixtureConfig::of(1).start();
+    let two =
+        FixtureConfig { cluster: membership::ClusterId(0xc2), ..FixtureConfig::of(2) }.start();
     let members = [one.member(), two.member()];
-    for rig in [&one, &two] {
-        rig.set_members(&members);
-        rig.attach();
+    for fixture in [&one, &two] {
+        fixture.set_members(&members);
+        fixture.attach();
     }
     one.transport.send(vec![heartbeat(1, 2, 7)]);
     one.next(|event| *event == Event::Unreachable(MemberId(2)));
@@ -182,12 +194,12 @@ fn peers_are_added_removed_and_updated() {
     one.until_streams(3);
     wait_until("peer 3 is active", || one.is_active(3));
     one.transport.send(vec![heartbeat(1, 3, 9)]);
-    while three.received() != heartbeat(1, 3, 9) {}
+    three.next(|event| *event == Event::Received(heartbeat(1, 3, 9)));
 }
 
 #[test]
 fn the_url_that_answers_is_used() {
-    let (one, two) = (RigConfig::of(1).start(), RigConfig::of(2).start());
+    let (one, two) = (FixtureConfig::of(1).start(), FixtureConfig::of(2).start());
     let several = member(2, &["http://127.0.0.1:1", "http://127.0.0.1:2", &two.url()]);
     one.set_members(&[one.member(), several]);
     two.set_members(&[one.member(), two.member()]);
@@ -200,9 +212,9 @@ fn the_url_that_answers_is_used() {
 
 #[test]
 fn a_peer_that_does_not_read_is_reported_and_cut() {
-    let one = RigConfig { timeout: Duration::from_millis(500), ..RigConfig::of(1) }.start();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    one.set_members(&[one.member(), member(2, &[&format!("http://127.0.0.1:{port}")])]);
+    let one = FixtureConfig { timeout: Duration::from_millis(500), ..FixtureConfig::of(1) }.start();
+    let port = ReservedPort::new();
+    one.set_members(&[one.member(), member(2, &[&format!("http://{}", port.address())])]);
     one.attach();
     // It requests a stream and does not read.
     let mut silent = one.connect();
@@ -223,7 +235,7 @@ fn a_peer_that_does_not_read_is_reported_and_cut() {
 
 #[test]
 fn messages_beyond_the_queue_are_dropped_and_reported() {
-    let one = RigConfig::of(1).start();
+    let one = FixtureConfig::of(1).start();
     one.set_members(&[one.member(), member(2, &["http://127.0.0.1:1"])]);
     one.attach();
     let mut silent = one.connect();

@@ -1,9 +1,10 @@
 //! Transports over real sockets, with fake members.
 
+mod fixture;
 mod garbage;
 mod messages;
 mod port;
-mod rig;
 mod rpc;
 mod secure;
 mod snapshots;
+mod swallowed;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use prost::Message as _;
 use proto::raftpb;
 use server::ReceiveError;
+use types::ETCD_VERSION;
 
-use super::rig::{Rig, RigConfig, cluster, headers, heartbeat};
+use super::fixture::{FixtureConfig, TransportFixture, cluster, headers, heartbeat};
 
 fn error(status: &str, headers: &str, text: &str) -> String {
     let length = text.len() + 1;
@@ -23,8 +24,8 @@ fn sorted(answer: &str) -> Vec<String> {
     lines
 }
 
-fn check(rig: &Rig, head: &str, headers: &str, body: &[u8], expected: &str) {
-    let answer = rig.request(head, headers, body);
+fn check(fixture: &TransportFixture, head: &str, headers: &str, body: &[u8], expected: &str) {
+    let answer = fixture.request(head, headers, body);
     assert_eq!(sorted(&answer), sorted(expected), "{head}:\n{answer}");
 }
 
@@ -82,7 +83,7 @@ fn a_missing_slash_is_redirected() {
 fn streams_are_refused_with_etcds_texts() {
     let [one, _] = cluster();
     one.fake.removed.lock().insert(types::MemberId(0xdead));
-    let all = "X-Server-Version: 3.7.1\nX-Etcd-Cluster-Id: c1\n";
+    let all = format!("X-Server-Version: {ETCD_VERSION}\nX-Etcd-Cluster-Id: c1\n");
     for (path, headers, status, text) in [
         ("x/2", headers(2, 1), "404 Not Found", "invalid path"),
         ("message/2/3", headers(2, 1), "404 Not Found", "invalid path"),
@@ -101,27 +102,27 @@ fn streams_are_refused_with_etcds_texts() {
         ),
     ] {
         let head = format!("GET /raft/stream/{path}");
-        check(&one, &head, &headers, b"", &error(status, all, text));
+        check(&one, &head, &headers, b"", &error(status, &all, text));
     }
 }
 
 #[test]
 fn a_stream_is_answered_at_once_with_heartbeats() {
-    let one = RigConfig { timeout: Duration::from_millis(300), ..RigConfig::of(1) }.start();
-    one.set_members(&[one.member(), super::rig::member(2, &["http://127.0.0.1:1"])]);
+    let one = FixtureConfig { timeout: Duration::from_millis(300), ..FixtureConfig::of(1) }.start();
+    one.set_members(&[one.member(), super::fixture::member(2, &["http://127.0.0.1:1"])]);
     one.attach();
     let mut stream = one.connect();
     let head = format!("GET /raft/stream/msgapp/2 HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(2, 1));
     stream.write_all(head.as_bytes()).unwrap();
     let mut stream = std::io::BufReader::new(stream);
-    let mut lines = super::rig::read_head(&mut stream);
+    let mut lines = super::fixture::read_head(&mut stream);
     lines.retain(|line| !line.starts_with("Date"));
     lines.sort();
     let expected = [
         "HTTP/1.1 200 OK",
         "Transfer-Encoding: chunked",
         "X-Etcd-Cluster-Id: c1",
-        "X-Server-Version: 3.7.1",
+        &format!("X-Server-Version: {ETCD_VERSION}"),
     ];
     assert_eq!(lines, expected);
     // Link heartbeats arrive without messages.
@@ -142,7 +143,7 @@ fn messages_are_accepted_or_refused() {
     post(b"garbage", &error("400 Bad Request", SIGNED, "error unmarshalling raft message"));
     // An unknown message type.
     post(&[0x08, 0x63], &error("400 Bad Request", SIGNED, "error unmarshalling raft message"));
-    let old = headers(2, 1).replace("3.7.1", "2.3.0");
+    let old = headers(2, 1).replace(ETCD_VERSION, "2.3.0");
     let refused = error("412 Precondition Failed", SIGNED, "incompatible version");
     check(&one, "POST /raft", &old, &sent, &refused);
 
@@ -155,7 +156,7 @@ fn messages_are_accepted_or_refused() {
 
 #[test]
 fn a_slow_sender_is_cut_off() {
-    let one = RigConfig { timeout: Duration::from_millis(200), ..RigConfig::of(1) }.start();
+    let one = FixtureConfig { timeout: Duration::from_millis(200), ..FixtureConfig::of(1) }.start();
     one.set_members(&[one.member()]);
     one.attach();
     let mut slow = one.connect();

@@ -1,6 +1,6 @@
 //! Peer RPCs.
 
-use std::io::{BufReader, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use proto::etcdserverpb as pb;
 use server::{PeerRequestError, PeerVersions, Transport as _};
 use types::{LeaseId, MemberId};
 
-use super::rig::{CLUSTER, PATIENCE, RigConfig, cluster, member, read_head};
+use super::fixture::{CLUSTER, FixtureConfig, PATIENCE, accept, cluster, member, read_head};
 use crate::wait;
 
 #[test]
@@ -18,7 +18,7 @@ fn members_answer_rpcs() {
     let [one, two] = cluster();
     let of = &two.member();
     let versions = wait(one.transport.request_versions(of, PATIENCE));
-    let expected = PeerVersions { server: "3.7.1".to_owned(), cluster: "3.7.0".to_owned() };
+    let expected = PeerVersions { server: "3.7.0".to_owned(), cluster: "3.7.0".to_owned() };
     assert_eq!(versions, Ok(expected));
 
     let hash = wait(one.transport.request_hash(of, 7, PATIENCE)).unwrap();
@@ -58,7 +58,7 @@ fn members_answer_rpcs() {
 #[test]
 fn rpcs_work_before_a_member_is_attached() {
     let [one, two] = cluster();
-    let joiner = RigConfig::of(3).start();
+    let joiner = FixtureConfig::of(3).start();
     let rpc = joiner.transport.rpc();
     let urls = ["http://127.0.0.1:1".to_owned(), "nonsense".to_owned(), two.url()];
     let known = wait(rpc.members(&urls, PATIENCE)).unwrap();
@@ -70,7 +70,7 @@ fn rpcs_work_before_a_member_is_attached() {
     let text = "could not retrieve cluster information from the given URLs";
     assert_eq!(error, PeerRequestError::Failed(text.to_owned()));
     // A cluster that is not bootstrapped has no members.
-    let empty = RigConfig::of(4).start();
+    let empty = FixtureConfig::of(4).start();
     empty.attach();
     let error = wait(rpc.members(&empty.urls(), PATIENCE)).unwrap_err();
     let text = "failed to get raft cluster member(s) from the given URLs";
@@ -80,7 +80,8 @@ fn rpcs_work_before_a_member_is_attached() {
 #[test]
 fn a_hash_request_of_another_cluster_is_refused() {
     let [one, _] = cluster();
-    let other = RigConfig { cluster: membership::ClusterId(0xc2), ..RigConfig::of(2) }.start();
+    let other =
+        FixtureConfig { cluster: membership::ClusterId(0xc2), ..FixtureConfig::of(2) }.start();
     other.attach();
     let error = wait(one.transport.request_hash(&other.member(), 7, PATIENCE)).unwrap_err();
     assert_eq!(error, PeerRequestError::ClusterIdMismatch);
@@ -108,8 +109,7 @@ fn a_request_on_a_closed_idle_connection_is_retried() {
     let of = member(9, &[&format!("http://{}", listener.local_addr().unwrap())]);
     let other = std::thread::spawn(move || {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{\"etcdserver\":\"3.7.0\"}";
-        let accept = || BufReader::new(listener.accept().unwrap().0);
-        let mut first = accept();
+        let mut first = accept(&listener);
         for _ in 0..2 {
             assert_eq!(read_head(&mut first)[0], "GET /version HTTP/1.1");
             first.get_mut().write_all(answer).unwrap();
@@ -117,7 +117,7 @@ fn a_request_on_a_closed_idle_connection_is_retried() {
         // The third request on it is received and not answered.
         read_head(&mut first);
         drop(first);
-        let mut second = accept();
+        let mut second = accept(&listener);
         read_head(&mut second);
         second.get_mut().write_all(answer).unwrap();
     });

@@ -5,10 +5,10 @@ use server::{PeerRequestError, Transport as _};
 use tempfile::TempDir;
 use testkit::certs::{Authority, Subject, write};
 
-use super::rig::{PATIENCE, Rig, RigConfig, append, heartbeat};
+use super::fixture::{FixtureConfig, PATIENCE, TransportFixture, append, heartbeat};
 use crate::wait;
 
-/// Writes a certificate and its CA to a folder.
+/// Writes a certificate and its CA to a directory.
 fn certificates(of: &Authority) -> (TempDir, tls::Info) {
     let folder = tempfile::tempdir().unwrap();
     of.issue(&Subject::default()).write(folder.path(), "m");
@@ -27,11 +27,12 @@ fn certificates(of: &Authority) -> (TempDir, tls::Info) {
 #[test]
 fn members_with_certificates_exchange_messages() {
     let (_folder, info) = certificates(&Authority::new("members"));
-    let rigs = [1, 2].map(|id| RigConfig { info: Some(info.clone()), ..RigConfig::of(id) }.start());
-    let members = rigs.each_ref().map(Rig::member);
-    for rig in &rigs {
-        rig.set_members(&members);
-        rig.attach();
+    let rigs = [1, 2]
+        .map(|id| FixtureConfig { info: Some(info.clone()), ..FixtureConfig::of(id) }.start());
+    let members = rigs.each_ref().map(TransportFixture::member);
+    for fixture in &rigs {
+        fixture.set_members(&members);
+        fixture.attach();
     }
     let [one, two] = &rigs;
     assert!(one.url().starts_with("https://"));
@@ -50,8 +51,8 @@ fn members_with_certificates_exchange_messages() {
 fn members_of_another_authority_are_refused() {
     let (_folder, info) = certificates(&Authority::new("members"));
     let (_other_folder, other_info) = certificates(&Authority::new("others"));
-    let one = RigConfig { info: Some(info), ..RigConfig::of(1) }.start();
-    let other = RigConfig { info: Some(other_info), ..RigConfig::of(2) }.start();
+    let one = FixtureConfig { info: Some(info), ..FixtureConfig::of(1) }.start();
+    let other = FixtureConfig { info: Some(other_info), ..FixtureConfig::of(2) }.start();
     one.attach();
     other.attach();
     let result = wait(one.transport.request_versions(&other.member(), PATIENCE));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use raft::{Message, MessageType, Snapshot, SnapshotMetadata};
 use types::{Index, MemberId, Term};
 
-use super::rig::{Event, Rig, RigConfig, cluster, headers, member};
+use super::fixture::{Event, FixtureConfig, TransportFixture, cluster, headers, member};
 use crate::send::snapshot::SnapshotDatabase;
 
 /// A database of `size` bytes, of which the first `sound` can be read.
@@ -43,14 +43,14 @@ fn message(kind: MessageType) -> Message {
     }
 }
 
-fn send(from: &Rig, database: Bytes, kind: MessageType) {
+fn send(from: &TransportFixture, database: Bytes, kind: MessageType) {
     let shared = from.transport.shared();
     let peer = shared.peers().get(MemberId(2)).cloned().unwrap();
     peer.send_snapshot(message(kind), database);
 }
 
-fn next_but_unreachable(rig: &Rig) -> Event {
-    rig.next(|event| !matches!(event, Event::Unreachable(_)))
+fn next_but_unreachable(fixture: &TransportFixture) -> Event {
+    fixture.next(|event| !matches!(event, Event::Unreachable(_)))
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_snapshot_to_a_stopped_peer_is_reported_as_failed() {
 
 #[test]
 fn a_snapshot_is_cancelled_when_the_peer_is_removed() {
-    let one = RigConfig::of(1).start();
+    let one = FixtureConfig::of(1).start();
     one.attach();
     // Accepts connections and reads nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -136,9 +136,9 @@ impl Changer<'_> {
     /// Returns the number of voters in only one of the two configurations.
     fn voters_changed(&self, then: &Config) -> usize {
         let (now, then) = (&self.tracker.config.voters.incoming, &then.voters.incoming);
-        let gone = now.iter().filter(|&id| !then.contains(id)).count();
-        let come = then.iter().filter(|&id| !now.contains(id)).count();
-        gone + come
+        let removed = now.iter().filter(|&id| !then.contains(id)).count();
+        let added = then.iter().filter(|&id| !now.contains(id)).count();
+        removed + added
     }
 }
 

@@ -12,7 +12,8 @@ impl<S: Storage> Raft<S> {
     /// Reports whether this member may campaign: it is a voter and no snapshot is waiting to be
     /// written.
     pub(super) fn is_promotable(&self) -> bool {
-        let voter = self.tracker.progress.get(self.id()).is_some_and(|own| !own.is_learner);
+        let voter =
+            self.tracker.progress.get(self.id()).is_some_and(|progress| !progress.is_learner);
         voter && self.log.unstable().snapshot().is_none()
     }
 
@@ -55,8 +56,8 @@ impl<S: Storage> Raft<S> {
         if !self.is_leader() {
             return conf_state;
         }
-        let own = self.tracker.progress.get(self.id());
-        if own.is_none_or(|own| own.is_learner) {
+        let local_progress = self.tracker.progress.get(self.id());
+        if local_progress.is_none_or(|local_progress| local_progress.is_learner) {
             // It continues to replicate the change that removes it, unless configured to step down.
             if self.config.step_down_on_removal {
                 self.become_follower(self.term, None);

@@ -194,9 +194,9 @@ impl<S: Storage> Raft<S> {
         let pending_conf_index = self.log.last_index();
         self.role = Role::Leader(Box::new(Leader::new(pending_conf_index)));
         let id = self.id();
-        if let Some(own) = self.tracker.progress.get_mut(id) {
-            own.become_replicate();
-            own.recent_active = true;
+        if let Some(progress) = self.tracker.progress.get_mut(id) {
+            progress.become_replicate();
+            progress.recent_active = true;
         }
         self.append_entries(vec![crate::Entry::default()])
             .expect("an entry without payload exceeds no limit");

@@ -137,8 +137,9 @@ impl<S: Storage> Raft<S> {
         }
         let last = self.log.append(entries);
         // A leader acknowledges its own entries like a follower: once they are durable.
-        let own = Message { index: last, ..Message::new(MessageType::MsgAppResp, self.id()) };
-        self.send(own);
+        let acknowledgement =
+            Message { index: last, ..Message::new(MessageType::MsgAppResp, self.id()) };
+        self.send(acknowledgement);
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl<S: Storage> Raft<S> {
     }
 
     /// Sends a peer its missing entries, unless it is paused; returns whether a message was sent.
-    /// An append without entries still carries the commit index; `send_if_empty` tells whether to
+    /// An append without entries still carries the commit index; `send_if_empty` decides whether to
     /// send one.
     pub(super) fn maybe_send_append(&mut self, to: MemberId, send_if_empty: bool) -> bool {
         let Some(progress) = self.tracker.progress.get(to) else {

@@ -43,8 +43,8 @@ impl<S: Storage> Raft<S> {
         use MessageType::{MsgStorageAppendResp, MsgStorageApplyResp};
         let stored = matches!(message.kind, MsgStorageAppendResp | MsgStorageApplyResp);
         let from_storage = stored && is_local_thread(message.from);
-        let own = message.kind.waits_for_storage() && message.from == self.id();
-        if message.to != self.id() || !(from_storage || own) {
+        let acknowledges_itself = message.kind.waits_for_storage() && message.from == self.id();
+        if message.to != self.id() || !(from_storage || acknowledges_itself) {
             return Err(StepError::NotFromStorage);
         }
         self.check_sender(message)
@@ -77,8 +77,8 @@ impl<S: Storage> Raft<S> {
 
     /// Checks that a follower acknowledges no more entries than the leader has.
     fn check_append_response(&self, message: &Message) -> Result<(), &'static str> {
-        let beyond = message.index > self.log.last_index();
-        if self.leads_in(message.term) && !message.reject && beyond {
+        let is_past_log = message.index > self.log.last_index();
+        if self.leads_in(message.term) && !message.reject && is_past_log {
             return Err("acknowledges entries beyond the leader's log");
         }
         Ok(())

@@ -17,7 +17,7 @@ use types::Index;
 
 use super::Inflights;
 
-/// How the leader sends to a member.
+/// The mode in which the leader sends to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressState {
     /// A single append at a time, until one is accepted.
@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// Reports whether sending this commit index could tell the member something new: not if a sent
+    /// Reports whether sending this commit index could let the member commit more: not if a sent
     /// commit index already covers all sent entries.
     #[must_use]
     pub fn can_bump_commit(&self, commit: Index) -> bool {

@@ -6,6 +6,7 @@ use raft::{
     MemoryStorage, Message, MessageType, RawNode, ReadState, RoleKind, Snapshot, SnapshotMetadata,
     StepError,
 };
+use testkit::waiting::step_until;
 use types::{Index, MemberId, Term};
 
 use super::member::{COMMIT, KNOWN_LOG, LAST, ME, Member, Setup, Situation, TERM, from};
@@ -36,10 +37,12 @@ fn assert_refused(member: &mut Member, message: &Message, error: &StepError) {
 fn answers(member: &mut Member, message: Message) -> Vec<Message> {
     member.step(message).expect("accepted");
     let mut messages = Vec::new();
-    while let Some(ready) = member.take_ready() {
+    step_until("the member has nothing left to do", || {
+        let Some(ready) = member.take_ready() else { return true };
         messages.extend(ready.messages);
         member.work();
-    }
+        false
+    });
     messages
 }
 
@@ -249,7 +252,7 @@ fn a_pre_vote_before_the_first_term_gets_no_response() {
     assert_eq!(node.basic_status().hard_state.term, Term::ZERO);
 }
 
-/// etcd panics: its own progress is gone.
+/// etcd panics: its own progress was removed.
 #[test]
 fn a_member_removed_during_its_campaign_does_not_become_leader() {
     let mut member = member(Situation::Campaigning);

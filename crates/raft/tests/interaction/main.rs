@@ -2,8 +2,8 @@
 //!
 //! The project's own scripts (`testdata/interaction`) explain the protocol, one behaviour each. The
 //! scripts published with etcd's raft run through the same commands if `RAFT_CASES` names their
-//! folder. Random scripts that were run on etcd's raft also hit its known bugs; `RAFT_ETCD_HOLES`
-//! keeps these bugs in the core, to compare everything else.
+//! directory. Random scripts that were run on etcd's raft also hit its known bugs;
+//! `RAFT_ETCD_HOLES` keeps these bugs in the core, to compare everything else.
 
 mod changes;
 mod commands;

@@ -10,6 +10,7 @@ use raft::{
     ConfState, Config, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, MemoryStorage, Message, RawNode,
     RoleKind, Storage,
 };
+use testkit::waiting::step_until;
 use types::{Index, MemberId};
 
 /// Entries kept in storage after they were applied, for slow followers.
@@ -82,13 +83,11 @@ impl Cluster {
 
     /// Delivers messages and performs storage work until there is none left.
     fn settle(&mut self) {
-        loop {
+        step_until("no message is in flight", || {
             for member in &mut self.members {
                 member.turn(&mut self.network);
             }
-            if self.network.is_empty() {
-                return;
-            }
+            let is_settled = self.network.is_empty();
             while let Some(message) = self.network.pop_front() {
                 let position = usize::try_from(message.to.0 - 1).expect("a known member");
                 self.members[position]
@@ -96,7 +95,8 @@ impl Cluster {
                     .step(message)
                     .expect("messages of correct members are accepted");
             }
-        }
+            is_settled
+        });
     }
 }
 
@@ -110,7 +110,10 @@ impl Member {
 
     /// Processes `Ready`s until there are none left.
     fn turn(&mut self, network: &mut VecDeque<Message>) {
-        while self.node.has_ready() {
+        step_until("the member has nothing left to do", || {
+            if !self.node.has_ready() {
+                return true;
+            }
             for message in self.node.ready().messages {
                 match message.to {
                     LOCAL_APPEND_THREAD => self.append(message, network),
@@ -118,7 +121,8 @@ impl Member {
                     _ => network.push_back(message),
                 }
             }
-        }
+            false
+        });
     }
 
     fn append(&mut self, message: Message, network: &mut VecDeque<Message>) {

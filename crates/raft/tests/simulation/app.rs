@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use raft::{ConfState, Entry, EntryId, Snapshot, SnapshotMetadata};
+use simkit::Digest;
 use types::{Index, Term};
-
-use crate::random::Digest;
 
 /// The prefix of proposals made after the faults.
 pub(crate) const HEALED_MARK: &[u8] = b"healed ";
@@ -37,7 +36,7 @@ impl App {
 
     pub(crate) fn to_snapshot(&self) -> Snapshot {
         let EntryId { term, index } = self.applied;
-        let mut data = self.digest.0.to_le_bytes().to_vec();
+        let mut data = self.digest.value().to_le_bytes().to_vec();
         data.extend(self.healed.to_le_bytes());
         let metadata = SnapshotMetadata { conf_state: self.conf.clone(), index, term };
         Snapshot { data: data.into(), metadata }
@@ -56,12 +55,13 @@ impl App {
 
 fn decode(data: &Bytes) -> Option<(Digest, u32)> {
     let (digest, healed) = data.split_first_chunk()?;
-    Some((Digest(u64::from_le_bytes(*digest)), u32::from_le_bytes(healed.try_into().ok()?)))
+    let digest = Digest::from_value(u64::from_le_bytes(*digest));
+    Some((digest, u32::from_le_bytes(healed.try_into().ok()?)))
 }
 
 fn next_digest(digest: Digest, entry: &Entry) -> Digest {
     let Entry { term: Term(term), index: Index(index), .. } = entry;
-    digest.with(*term).with(*index).with(entry_digest(entry).0)
+    digest.with(*term).with(*index).with(entry_digest(entry).value())
 }
 
 /// Returns the digest of an entry's content, independent of its position.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use raft::{ConfState, Entry, RawNode};
+use simkit::RandomExt as _;
 use types::{Index, MemberId};
 
 use crate::context::{Event, SimContext};
@@ -10,7 +11,6 @@ use crate::disk::Record;
 use crate::invariants::Check;
 use crate::network::{is_snapshot, through_wire};
 use crate::node::{Node, prepare_disk};
-use crate::random::Random;
 use crate::scenario::{Defect, Genesis, TICK};
 
 /// A cluster with its simulation context.
@@ -23,13 +23,13 @@ pub(crate) struct Cluster {
     pub(crate) healed: bool,
     /// The number of answered reads when the faults ended.
     pub(crate) reads_before: u64,
-    /// When a leader was last seen after the faults, or the operator intervened.
+    /// The time when a leader was last seen after the faults, or the operator intervened.
     pub(crate) leaderless_since: u64,
 }
 
 impl Cluster {
     pub(crate) fn new(seed: u64, defect: Option<Defect>) -> Cluster {
-        let sim = SimContext::new(Random::new(seed), defect);
+        let sim = SimContext::new(simkit::scrambled(seed), defect);
         Cluster {
             nodes: BTreeMap::new(),
             sim,
@@ -114,14 +114,14 @@ impl Cluster {
     fn deliver(&mut self, sender: MemberId, message: raft::Message) -> Check {
         let sim = &mut self.sim;
         let node = self.nodes.get_mut(&message.to).filter(|node| node.live.is_some());
-        let Some(node) = node.filter(|_| !sim.network.is_cut(sender, message.to)) else {
+        let Some(node) = node.filter(|_| !sim.network.links.is_cut(sender, message.to)) else {
             sim.lose(sender, &message);
             return Ok(());
         };
         if is_snapshot(&message) {
             report_arrival(sim, sender, message.to);
         }
-        let message = if sim.random.chance(sim.scenario.encoded) {
+        let message = if sim.random.per_mille(sim.scenario.encoded) {
             sim.totals.encoded += 1;
             through_wire(&message)?
         } else {
@@ -226,7 +226,7 @@ impl Cluster {
 /// The transport reports to the sender that a snapshot arrived. Sometimes the report is wrong, and
 /// sometimes it is missing.
 fn report_arrival(sim: &mut SimContext, sender: MemberId, to: MemberId) {
-    let (reported, correct) = (sim.random.chance(800), sim.random.chance(800));
+    let (reported, correct) = (sim.random.per_mille(800), sim.random.per_mille(800));
     if sim.healing || reported {
         let arrived = sim.healing || correct;
         let delay = 1 + sim.random.below(TICK);

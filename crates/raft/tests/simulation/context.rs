@@ -1,15 +1,15 @@
 //! The state that all members share: time, randomness, the network, the disks and the invariants.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
+use env::SeededRandom;
 use raft::Message;
+use simkit::{EventQueue, RandomExt as _};
 use types::{Index, MemberId};
 
 use crate::disk::Disk;
 use crate::invariants::Invariants;
-use crate::network::{Delivery, Network, is_snapshot};
-use crate::random::Random;
+use crate::network::{Network, is_snapshot};
 use crate::scenario::{Defect, Scenario};
 use crate::totals::Totals;
 use crate::trace::{Summary, Trace, TraceEvent};
@@ -43,37 +43,10 @@ pub(crate) enum Event {
     Inspect,
 }
 
-struct Scheduled {
-    at: u64,
-    /// Events at the same time happen in the order they were scheduled.
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Scheduled) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
 /// The state that all members share.
 pub(crate) struct SimContext {
     pub(crate) now: u64,
-    pub(crate) random: Random,
+    pub(crate) random: SeededRandom,
     pub(crate) scenario: Scenario,
     pub(crate) network: Network,
     pub(crate) disks: BTreeMap<MemberId, Disk>,
@@ -84,12 +57,11 @@ pub(crate) struct SimContext {
     pub(crate) healing: bool,
     /// The last index of the entries that the initial members start with.
     pub(crate) genesis: Index,
-    queue: BinaryHeap<Reverse<Scheduled>>,
-    scheduled: u64,
+    queue: EventQueue<Event>,
 }
 
 impl SimContext {
-    pub(crate) fn new(mut random: Random, defect: Option<Defect>) -> SimContext {
+    pub(crate) fn new(mut random: SeededRandom, defect: Option<Defect>) -> SimContext {
         let scenario = Scenario::draw(&mut random, defect);
         SimContext {
             now: 0,
@@ -102,8 +74,7 @@ impl SimContext {
             trace: Trace::new(),
             healing: false,
             genesis: Index::ZERO,
-            queue: BinaryHeap::new(),
-            scheduled: 0,
+            queue: EventQueue::default(),
         }
     }
 
@@ -112,17 +83,15 @@ impl SimContext {
     }
 
     pub(crate) fn schedule(&mut self, delay: u64, event: Event) {
-        self.scheduled += 1;
-        let scheduled = Scheduled { at: self.now + delay, order: self.scheduled, event };
-        self.queue.push(Reverse(scheduled));
+        self.queue.schedule(self.now + delay, event);
     }
 
     /// Returns the next event and advances the time to it.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        let Reverse(next) = self.queue.pop()?;
-        self.now = next.at;
+        let (at, event) = self.queue.pop()?;
+        self.now = at;
         self.totals.events += 1;
-        Some(next.event)
+        Some(event)
     }
 
     pub(crate) fn disk(&mut self, member: MemberId) -> &mut Disk {
@@ -142,15 +111,14 @@ impl SimContext {
             self.totals.snapshots_sent += 1;
         }
         self.record(sender, TraceEvent::Sent(Summary::of(message)));
-        match self.network.delivery(&mut self.random, sender, to) {
-            Delivery::Lost => self.lose(sender, message),
-            Delivery::Arrives(delays) => {
-                self.totals.doubled += delays.len() as u64 - 1;
-                for delay in delays {
-                    let message = Box::new(message.clone());
-                    self.schedule(delay, Event::Deliver { sender, message });
-                }
-            }
+        let copies = self.network.draw_copies(&mut self.random, sender, to);
+        if copies.is_empty() {
+            return self.lose(sender, message);
+        }
+        self.totals.doubled += copies.len() as u64 - 1;
+        for delay in copies {
+            let message = Box::new(message.clone());
+            self.schedule(delay, Event::Deliver { sender, message });
         }
     }
 
@@ -159,7 +127,7 @@ impl SimContext {
         self.totals.dropped += 1;
         self.record(sender, TraceEvent::Dropped(Summary::of(message)));
         let (member, about) = (sender, message.to);
-        if !self.random.chance(self.network.conditions.loss_reported) {
+        if !self.random.per_mille(self.network.conditions.loss_reported) {
             return;
         }
         let delay = 1 + self.random.below(50);

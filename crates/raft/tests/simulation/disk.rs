@@ -12,10 +12,10 @@
 //! The durable part is the ground truth of the invariants: it is what remains if the power fails
 //! now.
 
+use env::SeededRandom;
 use raft::{Entry, EntryId, HardState, MemoryStorage, Snapshot};
+use simkit::RandomExt as _;
 use types::{Index, Term};
-
-use crate::random::Random;
 
 /// A record of a member's log.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ impl Disk {
     }
 
     /// Cuts the power. Returns the number of unsynced records that survive, and of those lost.
-    pub(crate) fn crash(&mut self, random: &mut Random) -> (u64, u64) {
+    pub(crate) fn crash(&mut self, random: &mut SeededRandom) -> (u64, u64) {
         let written = self.unsynced.len();
         let kept = random.position(written + 1);
         let mut records = self.unsynced.drain(..);

@@ -1,6 +1,9 @@
 //! The workload and the faults.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use simkit::RandomExt as _;
 use types::MemberId;
 
 use crate::cluster::Cluster;
@@ -30,11 +33,11 @@ impl Cluster {
             Action::Read => self.act_on_member(500, Node::read),
             Action::ChangeMembership => self.change_membership(),
             Action::Campaign => self.act_on_member(0, Node::campaign),
-            Action::Rivals => self.rivals(),
+            Action::CampaignConcurrently => self.campaign_concurrently(),
             Action::ForgetLeader => self.act_on_member(0, Node::forget_leader),
             Action::Transfer => self.transfer(),
             Action::Snapshot => self.act_on_member(300, |node, sim| {
-                let compact = sim.random.chance(700);
+                let compact = sim.random.per_mille(700);
                 node.make_snapshot(sim, compact);
                 Ok(())
             }),
@@ -100,7 +103,7 @@ impl Cluster {
         leader: u64,
         act: impl FnOnce(&mut Node, &mut SimContext) -> Check,
     ) -> Check {
-        let led = self.leader().filter(|_| self.sim.random.chance(leader));
+        let led = self.leader().filter(|_| self.sim.random.per_mille(leader));
         match led.or_else(|| self.random_member()) {
             Some(member) => self.with_member(member, act),
             None => Ok(()),
@@ -118,7 +121,7 @@ impl Cluster {
         let mut payload = format!("p{} ", self.proposed).into_bytes();
         let random = &mut self.sim.random;
         let padding = random.pick(&[0, 0, 10, 50, 200]);
-        let padding = if random.chance(10) { 3_000 } else { padding };
+        let padding = if random.per_mille(10) { 3_000 } else { padding };
         payload.resize(payload.len() + padding, b'.');
         payload.into()
     }
@@ -130,7 +133,7 @@ impl Cluster {
     }
 
     /// Several members campaign at the same time.
-    fn rivals(&mut self) -> Check {
+    fn campaign_concurrently(&mut self) -> Check {
         for _ in 0..self.sim.random.between(2, 3) {
             self.act_on_member(0, Node::campaign)?;
         }
@@ -146,15 +149,10 @@ impl Cluster {
     /// Splits the members into two partitions.
     fn partition(&mut self) {
         let members: Vec<_> = self.nodes.keys().copied().collect();
-        let side: Vec<bool> = members.iter().map(|_| self.sim.random.flip()).collect();
+        let here: BTreeSet<_> =
+            members.iter().copied().filter(|_| self.sim.random.flip()).collect();
         self.record_cut("network partitioned");
-        for (&from, from_side) in members.iter().zip(&side) {
-            for (&to, to_side) in members.iter().zip(&side) {
-                if from_side != to_side {
-                    self.sim.network.cut(from, to);
-                }
-            }
-        }
+        self.sim.network.links.partition(&members, |id| here.contains(&id));
     }
 
     /// Cuts the leader off from all but `reached` members, proposes to it, and perhaps crashes it
@@ -166,10 +164,8 @@ impl Cluster {
             others.remove(self.sim.random.position(others.len()));
         }
         self.record_cut("leader isolated");
-        for other in others {
-            self.sim.network.cut(leader, other);
-            self.sim.network.cut(other, leader);
-        }
+        others.push(leader);
+        self.sim.network.links.partition(&others, |id| id == leader);
         let sim = &mut self.sim;
         if sim.random.flip() {
             let incarnation = self.nodes[&leader].incarnation;
@@ -185,7 +181,7 @@ impl Cluster {
         let members: Vec<_> = self.nodes.keys().copied().collect();
         let (from, to) = (self.sim.random.pick(&members), self.sim.random.pick(&members));
         self.record_cut("link cut in one direction");
-        self.sim.network.cut(from, to);
+        self.sim.network.links.cut(from, to);
     }
 
     fn record_cut(&mut self, what: &'static str) {
@@ -195,7 +191,7 @@ impl Cluster {
 
     fn heal_network(&mut self) {
         self.sim.record(CLUSTER, TraceEvent::Did("network healed"));
-        self.sim.network.heal();
+        self.sim.network.links.heal();
     }
 
     /// Shuts down removed members, after a while.

@@ -29,7 +29,7 @@ use crate::context::Event;
 use crate::disk::Disk;
 use crate::invariants::{Check, Invariant, Violation, ensure};
 use crate::node::Node;
-use crate::scenario::{NetworkConditions, TICK};
+use crate::scenario::{Conditions, TICK};
 use crate::trace::TraceEvent;
 
 /// Election timeouts that recovery may take, and additional ticks for work in progress.
@@ -44,8 +44,8 @@ impl Cluster {
         self.sim.healing = true;
         self.leaderless_since = self.sim.now;
         self.reads_before = self.sim.totals.reads_answered;
-        self.sim.network.heal();
-        self.sim.network.conditions = NetworkConditions::healthy();
+        self.sim.network.links.heal();
+        self.sim.network.conditions = Conditions::healthy();
         self.sim.record(MemberId(0), TraceEvent::Did("faults ended"));
         for member in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.start(member)?;

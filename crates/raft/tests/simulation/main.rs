@@ -9,7 +9,7 @@
 //! share; [`node`] drives one member as a server would; [`disk`], [`network`] and [`app`] are its
 //! environment; [`scenario`], [`profile`], [`faults`] and [`membership`] generate the workload and
 //! the faults; [`heal`] ends them and waits for recovery; [`invariants`] contains the checks;
-//! [`runner`] runs many seeds.
+//! [`runner`] runs many seeds. The parts that know nothing of Raft are in `simkit`.
 //!
 //! `cargo xtask raft-sim --seeds N --from SEED [--keep-going]` runs more seeds, or repeats one.
 
@@ -24,7 +24,6 @@ mod membership;
 mod network;
 mod node;
 mod profile;
-mod random;
 mod runner;
 mod scenario;
 mod totals;
@@ -33,9 +32,10 @@ mod trace;
 use std::collections::BTreeSet;
 
 use raft::PlantedBug;
+use simkit::{Counters as _, SeedFailure, number_from_env};
 
 use invariants::Invariant::{self, *};
-use runner::Plan;
+use runner::Failure;
 use scenario::Defect;
 use totals::Totals;
 
@@ -45,19 +45,15 @@ const FROM: u64 = 1;
 
 #[test]
 fn random_clusters_keep_all_invariants_and_recover() {
-    let plan = Plan {
-        from: number_from_environment("RAFT_SIM_FROM", FROM),
-        seeds: number_from_environment("RAFT_SIM_SEEDS", SEEDS),
-        keep_going: std::env::var("RAFT_SIM_KEEP_GOING").is_ok_and(|value| value == "1"),
-        defect: None,
-    };
-    let (totals, failures) = runner::run(plan);
-    println!("simulated from seed {}:\n{totals}", plan.from);
-    let reports: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    assert!(reports.is_empty(), "{} seeds failed\n{}", reports.len(), reports.join("\n"));
+    let from = number_from_env("RAFT_SIM_FROM", FROM);
+    let seeds = number_from_env("RAFT_SIM_SEEDS", SEEDS);
+    let keep_going = std::env::var("RAFT_SIM_KEEP_GOING").is_ok_and(|value| value == "1");
+    let results = runner::run(from, seeds, keep_going, None);
+    println!("simulated from seed {from}:\n{}", results.totals);
+    results.assert_passed();
     // A few seeds may miss something; a whole run must not.
-    if plan.seeds >= SEEDS {
-        assert_exercised(&totals, plan.seeds);
+    if seeds >= SEEDS {
+        assert_exercised(&results.totals, seeds);
     }
 }
 
@@ -104,30 +100,23 @@ fn responding_before_the_sync_is_found() {
 
 #[test]
 fn the_known_bugs_of_etcds_raft_are_found() {
-    let defect = Some(Defect::EtcdBugs);
-    let plan = Plan { from: FROM, seeds: SEEDS / 2, keep_going: true, defect };
-    let (_, failures) = runner::run(plan);
-    let found: BTreeSet<_> = failures.iter().map(|failure| failure.violation.invariant).collect();
-    println!("{} of {} seeds hit bugs of etcd's raft: {found:?}", failures.len(), plan.seeds);
+    let seeds = SEEDS / 2;
+    let failures = runner::run(FROM, seeds, true, Some(Defect::EtcdBugs)).failures;
+    let invariant = |failure: &SeedFailure<Failure>| failure.failure.violation.invariant;
+    let found: BTreeSet<_> = failures.iter().map(invariant).collect();
+    println!("{} of {seeds} seeds hit bugs of etcd's raft: {found:?}", failures.len());
     // A leader elected before its own vote is durable, and stale reads served without a quorum.
     assert!(found.is_superset(&BTreeSet::from([ElectionSafety, LinearizableReads])));
 }
 
 /// Checks that an ordinary run finds the defect through one of these invariants.
 fn assert_is_found(defect: Defect, signs: &[Invariant]) {
-    let plan = Plan { from: FROM, seeds: SEEDS, keep_going: false, defect: Some(defect) };
-    let (_, failures) = runner::run(plan);
+    let failures = runner::run(FROM, SEEDS, false, Some(defect)).failures;
     let first = failures.first().unwrap_or_else(|| panic!("{defect:?} was not found"));
-    println!("{defect:?} was found after {} seeds: {}", first.seed - FROM + 1, first.violation);
+    let violation = &first.failure.violation;
+    println!("{defect:?} was found after {} seeds: {violation}", first.seed - FROM + 1);
     assert!(
-        signs.contains(&first.violation.invariant),
+        signs.contains(&violation.invariant),
         "found through an unexpected invariant:\n{first}"
     );
-}
-
-fn number_from_environment(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")),
-        Err(_) => default,
-    }
 }

@@ -5,6 +5,7 @@ use raft::{
     AnyConfChange, ConfChange, ConfChangeSingle, ConfChangeTransition, ConfChangeType,
     ConfChangeV2, ConfState,
 };
+use simkit::RandomExt as _;
 use types::MemberId;
 
 use crate::cluster::Cluster;
@@ -18,7 +19,7 @@ impl Cluster {
     /// Proposes a conf change that fits the configuration of some member, which may be stale.
     pub(crate) fn change_membership(&mut self) -> Check {
         let running = self.running();
-        let by_leader = self.sim.random.chance(800);
+        let by_leader = self.sim.random.per_mille(800);
         let led = self.leader().filter(|_| by_leader);
         let Some(proposer) = led.or_else(|| self.sim.random.pick_any(&running)) else {
             return Ok(());
@@ -32,7 +33,7 @@ impl Cluster {
 
     fn draw_change(&mut self, conf: &ConfState) -> Check<Option<AnyConfChange>> {
         let joint = !conf.voters_outgoing.is_empty();
-        if joint && self.sim.random.chance(700) {
+        if joint && self.sim.random.per_mille(700) {
             // An empty change leaves the joint configuration.
             return Ok(Some(ConfChangeV2::default().into()));
         }
@@ -68,7 +69,7 @@ impl Cluster {
             AddLearnerNode => self.draw_new_member()?,
             RemoveNode if random.flip() => random.pick_any(&conf.learners),
             // Occasionally the last voter, which every member must refuse alike.
-            RemoveNode if voters.len() > 1 || random.chance(200) => random.pick_any(voters),
+            RemoveNode if voters.len() > 1 || random.per_mille(200) => random.pick_any(voters),
             RemoveNode => None,
             UpdateNode => random.pick_any(voters),
         };
@@ -86,7 +87,7 @@ impl Cluster {
         // A member started for a lost conf change may still be unused.
         let was_member = |id: &MemberId| self.sim.invariants.configurations.was_member(*id);
         let waiting: Vec<_> = self.nodes.keys().copied().filter(|id| !was_member(id)).collect();
-        if self.sim.random.chance(800)
+        if self.sim.random.per_mille(800)
             && let Some(member) = self.sim.random.pick_any(&waiting)
         {
             return Ok(Some(member));

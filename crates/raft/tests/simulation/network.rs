@@ -1,60 +1,37 @@
 //! The simulated network: delays, losses, duplicates and reordering; links can be cut in either
 //! direction.
 
-use std::collections::BTreeSet;
-
+use env::SeededRandom;
 use prost::Message as _;
 use raft::{Message, MessageType};
+use simkit::Links;
 use types::MemberId;
 
 use crate::invariants::{Check, Invariant, Violation, ensure};
-use crate::random::Random;
-use crate::scenario::NetworkConditions;
+use crate::scenario::Conditions;
 
-/// The links between members.
+/// The network between the members.
 pub(crate) struct Network {
-    pub(crate) conditions: NetworkConditions,
-    /// Cut links, each from one member to another.
-    cut: BTreeSet<(MemberId, MemberId)>,
-}
-
-/// The outcome of sending a message.
-pub(crate) enum Delivery {
-    Lost,
-    /// The message arrives after each of these delays.
-    Arrives(Vec<u64>),
+    pub(crate) conditions: Conditions,
+    pub(crate) links: Links<MemberId>,
 }
 
 impl Network {
-    pub(crate) fn new(conditions: NetworkConditions) -> Network {
-        Network { conditions, cut: BTreeSet::new() }
+    pub(crate) fn new(conditions: Conditions) -> Network {
+        Network { conditions, links: Links::default() }
     }
 
-    pub(crate) fn is_cut(&self, from: MemberId, to: MemberId) -> bool {
-        self.cut.contains(&(from, to))
-    }
-
-    pub(crate) fn cut(&mut self, from: MemberId, to: MemberId) {
-        self.cut.insert((from, to));
-    }
-
-    pub(crate) fn heal(&mut self) {
-        self.cut.clear();
-    }
-
-    /// Draws the outcome of a message that is sent now.
-    pub(crate) fn delivery(&self, random: &mut Random, from: MemberId, to: MemberId) -> Delivery {
-        if self.is_cut(from, to) || random.chance(self.conditions.lost) {
-            return Delivery::Lost;
+    /// Draws the fate of a message that is sent now: the delay of each copy, or none if it is lost.
+    pub(crate) fn draw_copies(
+        &self,
+        random: &mut SeededRandom,
+        from: MemberId,
+        to: MemberId,
+    ) -> Vec<u64> {
+        if self.links.is_cut(from, to) {
+            return Vec::new();
         }
-        let copies = if random.chance(self.conditions.doubled) { 2 } else { 1 };
-        Delivery::Arrives((0..copies).map(|_| self.delay(random)).collect())
-    }
-
-    fn delay(&self, random: &mut Random) -> u64 {
-        let late = random.chance(self.conditions.late);
-        1 + random.below(self.conditions.delay)
-            + if late { random.below(NetworkConditions::LATE) } else { 0 }
+        self.conditions.network.draw_copies(random, true)
     }
 }
 

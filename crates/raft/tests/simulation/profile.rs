@@ -3,7 +3,8 @@
 //! A run that does a little of everything finds little. So each seed has a profile that does much
 //! of a few things.
 
-use crate::random::Random;
+use env::SeededRandom;
+use simkit::RandomExt as _;
 
 /// An action on the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(crate) enum Action {
     Transfer,
     ForgetLeader,
     Campaign,
-    Rivals,
+    CampaignConcurrently,
     Snapshot,
     Checkpoint,
     SlowDisk,
@@ -51,13 +52,13 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
-    pub(crate) fn draw(random: &mut Random) -> Profile {
+    pub(crate) fn draw(random: &mut SeededRandom) -> Profile {
         use Profile::*;
         random.pick(&[Mixed, Mixed, Elections, FigureEight, Membership, Churn, Calm])
     }
 
     /// Draws the number of initial voters and learners.
-    pub(crate) fn draw_members(self, random: &mut Random) -> (u64, u64) {
+    pub(crate) fn draw_members(self, random: &mut SeededRandom) -> (u64, u64) {
         match self {
             Profile::Elections | Profile::FigureEight => (random.pick(&[2, 3, 3, 3, 3, 5, 5]), 0),
             Profile::Churn => (random.between(2, 4), 0),
@@ -67,17 +68,8 @@ impl Profile {
         }
     }
 
-    pub(crate) fn draw_action(self, random: &mut Random) -> Action {
-        let weights = self.weights();
-        let total = weights.iter().map(|(_, weight)| weight).sum();
-        let mut rest = random.below(total);
-        for &(action, weight) in weights {
-            if rest < weight {
-                return action;
-            }
-            rest -= weight;
-        }
-        Action::Propose
+    pub(crate) fn draw_action(self, random: &mut SeededRandom) -> Action {
+        random.pick_weighted(self.weights())
     }
 
     fn weights(self) -> Weights {
@@ -113,7 +105,7 @@ const MIXED: Weights = &[
     (Transfer, 4),
     (ForgetLeader, 3),
     (Campaign, 2),
-    (Rivals, 1),
+    (CampaignConcurrently, 1),
     (Snapshot, 12),
     (Checkpoint, 10),
     (SlowDisk, 3),
@@ -133,7 +125,7 @@ const ELECTIONS: Weights = &[
     (Transfer, 5),
     (ForgetLeader, 5),
     (Campaign, 3),
-    (Rivals, 5),
+    (CampaignConcurrently, 5),
     (Snapshot, 2),
     (Checkpoint, 4),
     (SlowDisk, 4),
@@ -148,7 +140,7 @@ const FIGURE_EIGHT: Weights = &[
     (IsolateLeader, 6),
     (HealNetwork, 12),
     (Campaign, 8),
-    (Rivals, 2),
+    (CampaignConcurrently, 2),
     (Checkpoint, 2),
 ];
 
@@ -165,7 +157,7 @@ const MEMBERSHIP: Weights = &[
     (HealNetwork, 10),
     (Transfer, 4),
     (Campaign, 2),
-    (Rivals, 2),
+    (CampaignConcurrently, 2),
     (Snapshot, 10),
     (Checkpoint, 6),
     (SlowDisk, 3),
@@ -182,7 +174,7 @@ const CHURN: Weights = &[
     (HealNetwork, 10),
     (Transfer, 2),
     (Campaign, 5),
-    (Rivals, 5),
+    (CampaignConcurrently, 5),
     (Snapshot, 3),
     (Checkpoint, 2),
     (RetireRemoved, 1),

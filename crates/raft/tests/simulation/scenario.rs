@@ -1,11 +1,12 @@
 //! The scenario of a seed: the cluster, its settings, its workload profile and its network
 //! conditions.
 
+use env::SeededRandom;
 use raft::{Config, PlantedBug, ReadOnlyOption};
+use simkit::{LateMessages, NetworkConditions, RandomExt as _};
 use types::{Index, MemberId};
 
 use crate::profile::Profile;
-use crate::random::Random;
 
 /// Units of simulated time per tick.
 pub(crate) const TICK: u64 = 100;
@@ -21,7 +22,7 @@ pub(crate) enum Defect {
     EtcdBugs,
 }
 
-/// How the initial members learn their configuration.
+/// The way in which the initial members learn their configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Genesis {
     /// From entries at the start of the log.
@@ -43,7 +44,7 @@ enum Flow {
 
 impl Flow {
     /// Returns the bytes per message and the messages in flight.
-    fn draw(self, random: &mut Random) -> (u64, usize) {
+    fn draw(self, random: &mut SeededRandom) -> (u64, usize) {
         match self {
             Flow::OneByOne => (0, 1),
             Flow::Narrow => (random.pick(&[0, 40, 150]), random.pick(&[1, 2, 4])),
@@ -52,27 +53,36 @@ impl Flow {
     }
 }
 
-/// The behaviour of the network.
+/// The behaviour of the network and the transport.
 #[derive(Clone, Debug)]
-pub(crate) struct NetworkConditions {
-    /// The maximum delay.
-    pub(crate) delay: u64,
-    /// The probability, in per mille, of an additional delay of up to [`NetworkConditions::LATE`].
-    pub(crate) late: u64,
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
+pub(crate) struct Conditions {
+    pub(crate) network: NetworkConditions,
     /// The probability, in per mille, that a loss is reported to the sender.
     pub(crate) loss_reported: u64,
 }
 
-impl NetworkConditions {
-    /// The maximum additional delay of a late message: several election timeouts.
-    pub(crate) const LATE: u64 = 25 * TICK;
+impl Conditions {
+    fn draw(random: &mut SeededRandom) -> Conditions {
+        let network = NetworkConditions {
+            delay: random.pick(&[3, 20, 60, 200]) - 1,
+            late: late(random.pick(&[0, 0, 20, 100])),
+            loss: random.pick(&[0, 0, 20, 100]),
+            duplication: random.pick(&[0, 0, 20, 100]),
+        };
+        Conditions { network, loss_reported: random.pick(&[0, 500, 1000]) }
+    }
 
     /// Returns the conditions after the faults.
-    pub(crate) fn healthy() -> NetworkConditions {
-        NetworkConditions { delay: 20, late: 0, lost: 0, doubled: 0, loss_reported: 1000 }
+    pub(crate) fn healthy() -> Conditions {
+        let network =
+            NetworkConditions { delay: 19, late: late(0), ..NetworkConditions::default() };
+        Conditions { network, loss_reported: 1000 }
     }
+}
+
+/// Late messages take several election timeouts.
+fn late(share: u64) -> Option<LateMessages> {
+    Some(LateMessages { share, delay: 25 * TICK })
 }
 
 /// Everything a seed determines in advance.
@@ -80,7 +90,7 @@ pub(crate) struct Scenario {
     pub(crate) voters: u64,
     pub(crate) learners: u64,
     pub(crate) genesis: Genesis,
-    pub(crate) conditions: NetworkConditions,
+    pub(crate) conditions: Conditions,
     pub(crate) profile: Profile,
     /// The average interval between actions.
     pub(crate) pause: u64,
@@ -111,19 +121,19 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) fn draw(random: &mut Random, defect: Option<Defect>) -> Scenario {
+    pub(crate) fn draw(random: &mut SeededRandom, defect: Option<Defect>) -> Scenario {
         let profile = Profile::draw(random);
         let figure_eight = profile == Profile::FigureEight;
         let churn = profile == Profile::Churn;
         let (voters, learners) = profile.draw_members(random);
         let heartbeat_ticks = random.pick(&[1, 1, 2]);
         let check_quorum = random.flip();
-        let by_lease = check_quorum && random.chance(300);
+        let by_lease = check_quorum && random.per_mille(300);
         Scenario {
             voters,
             learners,
             genesis: random.pick(&[Genesis::Bootstrap, Genesis::ConfState]),
-            conditions: draw_conditions(random),
+            conditions: Conditions::draw(random),
             profile,
             pause: random.pick(&[20, 60, 150]),
             fault_ticks: random.between(150, 500),
@@ -143,7 +153,7 @@ impl Scenario {
             check_quorum,
             by_lease,
             step_down_on_removal: random.flip(),
-            disable_proposal_forwarding: random.chance(100),
+            disable_proposal_forwarding: random.per_mille(100),
             flow: if figure_eight {
                 Flow::OneByOne
             } else {
@@ -156,7 +166,7 @@ impl Scenario {
     /// Returns the configuration of one incarnation of a member.
     pub(crate) fn config(
         &self,
-        random: &mut Random,
+        random: &mut SeededRandom,
         id: MemberId,
         applied: Index,
         asynchronous: bool,
@@ -191,15 +201,5 @@ impl Scenario {
 
     pub(crate) fn election_ticks(&self) -> u64 {
         u64::from(self.election_ticks)
-    }
-}
-
-fn draw_conditions(random: &mut Random) -> NetworkConditions {
-    NetworkConditions {
-        delay: random.pick(&[3, 20, 60, 200]),
-        late: random.pick(&[0, 0, 20, 100]),
-        lost: random.pick(&[0, 0, 20, 100]),
-        doubled: random.pick(&[0, 0, 20, 100]),
-        loss_reported: random.pick(&[0, 500, 1000]),
     }
 }

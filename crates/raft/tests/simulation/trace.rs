@@ -1,13 +1,11 @@
 //! The trace of a run: the last events for reports, and a digest of all events for comparing runs.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 
 use raft::{Message, MessageType, RoleKind};
+use simkit::Digest;
 use types::MemberId;
-
-use crate::random::Digest;
 
 /// The number of events kept for a report.
 const KEPT: usize = 60;
@@ -28,7 +26,7 @@ pub(crate) enum TraceEvent {
     Started { how: &'static str, term: u64, commit: u64, last: u64, applied: u64 },
     Proposed { taken: bool, text: String },
     Snapshot { index: u64, compacted: u64 },
-    ReadAsked { read: u64 },
+    ReadRequested { read: u64 },
     ReadAnswered { read: u64, index: u64 },
     Did(&'static str),
     Note(String),
@@ -78,35 +76,36 @@ struct TraceRecord {
 /// The trace of a run.
 pub(crate) struct Trace {
     digest: Digest,
-    last: VecDeque<TraceRecord>,
+    last: simkit::Trace<TraceRecord>,
 }
 
 impl Trace {
     pub(crate) fn new() -> Trace {
-        Trace { digest: Digest::EMPTY, last: VecDeque::with_capacity(KEPT) }
+        Trace { digest: Digest::EMPTY, last: simkit::Trace::new(KEPT) }
     }
 
     pub(crate) fn record(&mut self, at: u64, member: MemberId, what: TraceEvent) {
         at.hash(&mut self.digest);
         member.0.hash(&mut self.digest);
         what.hash(&mut self.digest);
-        if self.last.len() == KEPT {
-            self.last.pop_front();
-        }
-        self.last.push_back(TraceRecord { at, member: member.0, what });
+        self.last.record(|| TraceRecord { at, member: member.0, what });
     }
 
     /// Returns the digest; runs with equal digests are identical.
     pub(crate) fn digest(&self) -> u64 {
-        self.digest.finish()
+        self.digest.value()
     }
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.last.iter().try_for_each(|event| {
-            writeln!(f, "  {:>6}  {:>2}  {}", event.at, event.member, event.what)
-        })
+        self.last.fmt(f)
+    }
+}
+
+impl fmt::Display for TraceRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {:>6}  {:>2}  {}", self.at, self.member, self.what)
     }
 }
 
@@ -139,7 +138,9 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Snapshot { index, compacted } => {
                 write!(f, "makes a snapshot at {index}, compacts up to {compacted}")
             }
-            TraceEvent::ReadAsked { read } => write!(f, "asks for read {read}"),
+            TraceEvent::ReadRequested { read } => {
+                write!(f, "requests the read index of read {read}")
+            }
             TraceEvent::ReadAnswered { read, index } => {
                 write!(f, "may serve read {read} at {index}")
             }

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use proto::raftpb;
 use raft::{ConfChange, Entry, HardState, Message, Snapshot};
+use types::ETCD_VERSION;
 
 /// The message kinds that the core converts.
 const KINDS: [&str; 5] = ["ConfChange", "Entry", "HardState", "Message", "Snapshot"];
 
 #[test]
 fn messages_of_etcd_3_7_are_encoded_to_the_same_bytes() {
-    let is_reference = |path: &PathBuf| path.ends_with("3.7.1");
+    let is_reference = |path: &PathBuf| path.ends_with(ETCD_VERSION);
     let reference = versions().into_iter().find(is_reference).expect("the reference version");
     let mut counts = BTreeMap::new();
     for kind in KINDS {

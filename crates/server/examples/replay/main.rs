@@ -33,11 +33,11 @@ const USAGE: &str = "usage: replay DATA_DIR NEW_DB [--ttl-min SECONDS] [--member
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     let log = Log::read(&arguments.from.join("member").join("wal"))?;
-    let machine = open(&arguments.to, &log.metadata, arguments.ttl_min_seconds)?;
+    let state_machine = open(&arguments.to, &log.metadata, arguments.ttl_min_seconds)?;
     let mut voters = Voters::default();
-    apply(&machine, &log, &mut voters)?;
-    let image = DatabaseImage::of(&machine, voters.conf_state())?;
-    let StateMachine { backend, store, .. } = machine;
+    apply(&state_machine, &log, &mut voters)?;
+    let image = DatabaseImage::of(&state_machine, voters.conf_state())?;
+    let StateMachine { backend, store, .. } = state_machine;
     drop(store);
     backend.close()?;
     match arguments.member {
@@ -72,17 +72,17 @@ impl Arguments {
 }
 
 /// Applies the committed entries and prints the hash and the counts of results.
-fn apply(machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Result<()> {
+fn apply(state_machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow::Result<()> {
     let mut tally = BTreeMap::<&str, usize>::new();
     for entry in log.committed() {
         let entry = raft::Entry::try_from(entry.clone())?;
-        let applied = machine
+        let applied = state_machine
             .apply(&entry, &|_| true, voters)
             .with_context(|| format!("apply entry {}", entry.index))?;
         *tally.entry(kind_of(&applied)).or_default() += 1;
-        while machine.store.turn_compaction()? != CompactionTurn::Idle {}
+        while state_machine.store.turn_compaction()? != CompactionTurn::Idle {}
     }
-    let (hash, revision) = machine.store.hash_kv(0)?;
+    let (hash, revision) = state_machine.store.hash_kv(0)?;
     println!("revision {revision} hash {} compacted {}", hash.hash, hash.compact_revision);
     tally.iter().for_each(|(kind, count)| println!("{kind} {count}"));
     Ok(())

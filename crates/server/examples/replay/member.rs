@@ -43,11 +43,16 @@ pub(crate) struct DatabaseImage {
 impl DatabaseImage {
     /// Reads them from the state machine.
     pub(crate) fn of(
-        machine: &StateMachine,
+        state_machine: &StateMachine,
         conf_state: ConfState,
     ) -> anyhow::Result<DatabaseImage> {
-        let (index, term) = machine.applied()?;
-        Ok(DatabaseImage { index, term, conf_state, members: v2::encode(&machine.cluster.now()) })
+        let (index, term) = state_machine.applied()?;
+        Ok(DatabaseImage {
+            index,
+            term,
+            conf_state,
+            members: v2::encode(&state_machine.cluster.now()),
+        })
     }
 }
 

@@ -4,7 +4,6 @@ use backend::Tx;
 use backend::schema::version::Version;
 use lease::Checkpoint;
 use membership::Attributes;
-use mvcc::WriteTxn;
 use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb as pb;
 use proto::membershippb::{
@@ -48,7 +47,7 @@ impl StateMachine {
         context: Context,
         effects: &mut Effects,
     ) -> Execution {
-        let auth = &self.auth;
+        let (auth, leases) = (&self.auth, LessorAdapter(&self.lessor));
         match command {
             Command::Range(range) => {
                 effects.executed = Executed::range();
@@ -56,18 +55,19 @@ impl StateMachine {
             }
             Command::Put(put) => {
                 let counted = |_: &_| Executed::put(put);
-                Ok(self.write(tx, effects, |keys| keys.put(put), counted)?.map(Reply::Put))
+                let written = self.store.put(tx, &leases, put);
+                Ok(record(effects, written, counted)?.map(Reply::Put))
             }
             Command::DeleteRange(delete) => {
                 let counted = |_: &_| Executed::delete_range(delete);
-                let deleted = self.write(tx, effects, |keys| keys.delete_range(delete), counted)?;
-                Ok(deleted.map(Reply::DeleteRange))
+                let written = self.store.delete_range(tx, &leases, delete);
+                Ok(record(effects, written, counted)?.map(Reply::DeleteRange))
             }
             Command::Txn(txn) => {
                 let skip_ranges = !context.has_waiter;
                 let counted = |result: &_| Executed::txn(txn, result, skip_ranges);
-                let done = self.write(tx, effects, |keys| keys.txn(txn, skip_ranges), counted)?;
-                Ok(done.map(Reply::Txn))
+                let written = self.store.txn(tx, &leases, txn, skip_ranges);
+                Ok(record(effects, written, counted)?.map(Reply::Txn))
             }
             Command::Compaction(compaction) => self.compact(tx, compaction.revision, effects),
             Command::LeaseGrant(grant) => Ok(self.lease_grant(tx, grant)),
@@ -125,25 +125,6 @@ impl StateMachine {
             }
             Command::DowngradeVersionTest(_) => Ok(Ok(Reply::Empty)),
         }
-    }
-
-    /// Runs an operation in a write transaction of the store; `counted` describes a successful one
-    /// for the metrics.
-    fn write<T>(
-        &self,
-        tx: &mut Tx<'_>,
-        effects: &mut Effects,
-        operation: impl FnOnce(&mut WriteTxn<'_, '_>) -> Result<T, mvcc::Error>,
-        counted: impl FnOnce(&T) -> Executed,
-    ) -> Result<Result<T, Refusal>, Fault> {
-        let leases = LessorAdapter(&self.lessor);
-        let mut keys = self.store.write(tx, &leases);
-        let result = operation(&mut keys);
-        effects.changes = Some(keys.finish());
-        if let Ok(value) = &result {
-            effects.executed = counted(value);
-        }
-        refusal_or_fault(result)
     }
 
     fn compact(&self, tx: &mut Tx<'_>, revision: i64, effects: &mut Effects) -> Execution {
@@ -216,6 +197,20 @@ impl StateMachine {
         self.cluster.update_attributes(tx, MemberId(set.member_id), attributes)?;
         Ok(Ok(Reply::Empty))
     }
+}
+
+/// Keeps the changes of a write for its commit; `counted` describes a successful one for the
+/// metrics.
+fn record<T>(
+    effects: &mut Effects,
+    write: mvcc::Write<T>,
+    counted: impl FnOnce(&T) -> Executed,
+) -> Result<Result<T, Refusal>, Fault> {
+    effects.changes = Some(write.changes);
+    if let Ok(value) = &write.result {
+        effects.executed = counted(value);
+    }
+    refusal_or_fault(write.result)
 }
 
 /// The result of a command about users and roles.

@@ -13,8 +13,7 @@
 //!   (*) unless it costs nothing, as a txn without puts
 //! ```
 
-use crate::quota;
-use auth::AuthInfo;
+use crate::quota::QuotaCost as _;
 use proto::command::{Command, RaftRequest};
 use proto::etcdserverpb::AlarmType;
 
@@ -38,9 +37,9 @@ pub(super) enum Layers {
 impl Layers {
     pub(super) fn of(command: &Command) -> Layers {
         match command {
-            Command::Put(put) => Layers::Keys { cost: quota::put_cost(put) },
-            Command::Txn(txn) => Layers::Keys { cost: quota::txn_cost(txn) },
-            Command::LeaseGrant(_) => Layers::Keys { cost: quota::LEASE_GRANT_COST },
+            Command::Put(put) => Layers::Keys { cost: put.cost() },
+            Command::Txn(txn) => Layers::Keys { cost: txn.cost() },
+            Command::LeaseGrant(grant) => Layers::Keys { cost: grant.cost() },
             Command::Range(_)
             | Command::DeleteRange(_)
             | Command::Compaction(_)
@@ -80,18 +79,16 @@ impl StateMachine {
             Layers::Permissions => {}
             Layers::Keys { cost } => self.check_alarms(cost)?,
         }
-        let caller = AuthInfo::from_header(request.header.as_ref());
-        Ok(self.auth.check_apply(&caller, &request.command, &LessorAdapter(&self.lessor))?)
+        let RaftRequest { header, command, .. } = request;
+        Ok(self.auth.check_entry(header.as_ref(), command, &LessorAdapter(&self.lessor))?)
     }
 
     fn check_alarms(&self, cost: u64) -> Result<(), Refusal> {
-        if self.alarms.is_active(AlarmType::Corrupt) {
-            return Err(Refusal::Corrupt);
+        match self.alarms.refusing(cost > 0) {
+            None | Some(AlarmType::None) => Ok(()),
+            Some(AlarmType::Corrupt) => Err(Refusal::Corrupt),
+            Some(AlarmType::Nospace) => Err(Refusal::NoSpace),
         }
-        if cost > 0 && self.alarms.is_active(AlarmType::Nospace) {
-            return Err(Refusal::NoSpace);
-        }
-        Ok(())
     }
 
     /// Returns whether the quota has space for a command.

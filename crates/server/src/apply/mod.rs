@@ -51,11 +51,12 @@ impl StateMachine {
     ) -> Result<Applied, Fault> {
         let mut tx = self.backend.begin();
         self.check_order(entry.index)?;
-        if entry.index <= tx.applied().0 {
+        let is_new = match planted_bug::is_planted(PlantedBug::SkipAppliedIndex) {
+            true => entry.index > tx.applied().0,
+            false => tx.advance_applied(entry.index, entry.term),
+        };
+        if !is_new {
             return Ok(Applied::AlreadyApplied);
-        }
-        if !planted_bug::is_planted(PlantedBug::SkipAppliedIndex) {
-            tx.set_applied(entry.index, entry.term);
         }
         match entry.kind {
             EntryType::Normal if entry.data.is_empty() => {
@@ -94,8 +95,7 @@ impl StateMachine {
             result = Some(self.execute(&mut tx, &request, context, &mut effects)?);
         }
         let Effects { changes, version_lowered, executed } = effects;
-        self.commit(tx, changes)?;
-        let revision = self.store.current();
+        let revision = self.commit(tx, changes)?;
         Ok(Outcome { id, revision, result, version_lowered, op, executed })
     }
 }

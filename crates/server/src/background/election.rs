@@ -1,7 +1,7 @@
 //! Shortens the wait for the first election after a start.
 //!
-//! Once peers are connected, an existing leader would have been heard of within a few heartbeats,
-//! so the member need not wait for the whole election timeout.
+//! Once peers are connected, an existing leader's heartbeat would have arrived within a few
+//! heartbeat intervals, so the member need not wait for the whole election timeout.
 //!
 //! ```text
 //!   0 ms     a member of three starts                its election timeout is 1000 to 2000 ms
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of peers that must be connected.
 const ACTIVE_MIN: usize = 2;
-/// The ticks that are not skipped, so that a leader can be heard.
+/// The ticks that are not skipped, so that a heartbeat of a leader can arrive.
 const TICKS_LEFT: u32 = 2;
 
 /// Advances the election ticks once, as soon as peers are connected.

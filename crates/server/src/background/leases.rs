@@ -6,8 +6,8 @@
 //!                                                                 └─► checkpoints, no waiter
 //! ```
 //!
-//! Leadership is confirmed before anything is proposed. A member that was paused still believes
-//! that it leads when it resumes, and that all leases have expired. Its proposals would be
+//! Leadership is confirmed before anything is proposed. A member that was paused still is leader in
+//! its own state when it resumes, and its clock shows all leases expired. Its proposals would be
 //! forwarded to the current leader and revoke leases that clients keep renewing.
 //!
 //! The lessor hands out a lease again if it was not revoked, so this task holds no state for long.
@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lease::{Checkpoint, Turn};
+use lease::{Checkpoint, LessorTurn};
 use proto::etcdserverpb as pb;
 use types::{LeaseId, Term};
 
@@ -31,7 +31,7 @@ use crate::server::Server;
 /// many revokes per second as the lessor hands out.
 const REVOKES_MAX: usize = 64;
 
-/// How early leases expire if that bug is planted.
+/// The time by which leases expire too early if that bug is planted.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// A proposed revoke.
@@ -43,7 +43,7 @@ pub(super) struct Leases {
     server: Server,
     every: Interval,
     /// The result of the lessor's turn, while leadership is being confirmed.
-    found: Turn,
+    found: LessorTurn,
     /// The leader term of `found`.
     leader_term: Term,
     confirming: PendingTask<Result<(), Error>>,
@@ -58,7 +58,7 @@ impl Leases {
         Leases {
             server,
             every,
-            found: Turn::default(),
+            found: LessorTurn::default(),
             leader_term: Term::default(),
             confirming: PendingTask::default(),
             backlog: VecDeque::new(),
@@ -70,7 +70,7 @@ impl Leases {
         self.confirming.is_pending() || !self.backlog.is_empty() || !self.revokes.is_empty()
     }
 
-    /// Asks the lessor for expired leases and due checkpoints.
+    /// Takes expired leases and due checkpoints from the lessor.
     fn take_due(&mut self, now: Duration) {
         if !self.server.is_leader() || planted_bug::is_planted(PlantedBug::NeverExpire) {
             return;

@@ -72,28 +72,29 @@ impl BackgroundTasks {
     }
 
     fn with_peers(server: Server, peers: Arc<dyn PeerHashes>) -> BackgroundTasks {
-        let own = || server.clone();
-        let publish = publish::Publish::new(own(), Arc::clone(&peers));
+        let handle = || server.clone();
+        let publish = publish::Publish::new(handle(), Arc::clone(&peers));
         let published = publish.published();
         let mut tasks: Vec<Box<dyn BackgroundTask>> = vec![
             Box::new(publish),
-            Box::new(leases::Leases::new(own())),
-            Box::new(versions::ClusterVersion::new(own())),
-            Box::new(storage::StorageVersion::new(own())),
-            Box::new(descriptors::Descriptors::new(own())),
-            Box::new(stall::Stall::new(own())),
-            Box::new(memory::Memory::new(own())),
+            Box::new(leases::Leases::new(handle())),
+            Box::new(versions::ClusterVersion::new(handle())),
+            Box::new(storage::StorageVersion::new(handle())),
+            Box::new(descriptors::Descriptors::new(handle())),
+            Box::new(stall::Stall::new(handle())),
+            Box::new(memory::Memory::new(handle())),
         ];
-        tasks.extend(boxed(election::FirstElection::new(own())));
-        tasks.extend(boxed(versions::DowngradeEnd::new(own())));
-        tasks.extend(boxed(purge::Purge::new(own())));
+        tasks.extend(boxed(election::FirstElection::new(handle())));
+        tasks.extend(boxed(versions::DowngradeEnd::new(handle())));
+        tasks.extend(boxed(purge::Purge::new(handle())));
         tasks.extend(compaction::auto_compaction(&server));
-        tasks.extend(boxed(corruption::AllKeys::new(own(), Arc::clone(&peers))));
+        tasks.extend(boxed(corruption::AllKeys::new(handle(), Arc::clone(&peers))));
         tasks.extend(boxed(corruption::Compactions::new(server, peers)));
         BackgroundTasks { tasks, published }
     }
 
-    /// Tells whether the member has published its name, so that clients may be served.
+    /// Returns the handle that reports when the member has published its name, after which clients
+    /// may be served.
     pub(crate) fn published(&self) -> Arc<Published> {
         Arc::clone(&self.published)
     }

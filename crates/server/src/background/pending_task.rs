@@ -56,8 +56,8 @@ impl PendingTask<()> {
     /// Runs a job that may block on the worker pool. The task also completes if the pool is full or
     /// closed.
     pub(super) fn begin_blocking(&mut self, server: &Server, job: fn(&Server)) {
-        let own = server.clone();
-        let done = server.inner.pools.short.run(move || job(&own));
+        let worker = server.clone();
+        let done = server.inner.pools.short.run(move || job(&worker));
         self.begin(async move {
             // An error means that the job did not run; the next interval retries it.
             let _ = done.await;

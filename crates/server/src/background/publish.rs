@@ -12,12 +12,13 @@
 //!
 //! A proposal is retried at once if the leader has changed, since the new one may not have received
 //! it, and if a snapshot has replaced the state, since that may contain it already. etcd waits for
-//! its timeout in both cases.
+//! its timeout in both cases. The first leader that a member knows is no change: the raft loop
+//! holds proposals until there is one.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use failpoint::failpoint;
+use failpoint::failpoint_async;
 use parking_lot::Mutex;
 use proto::membershippb::{Attributes, ClusterMemberAttrSetRequest};
 
@@ -114,7 +115,7 @@ enum Stage {
     Done,
 }
 
-/// The leader, term and state machine at the time of a proposal.
+/// The leader that receives a proposal, its term, and the state machine at that time.
 #[derive(Debug)]
 struct ProposalConditions {
     leader: Option<MemberId>,
@@ -128,11 +129,17 @@ impl ProposalConditions {
         ProposalConditions { leader: server.leader(), term: server.term(), state }
     }
 
-    /// Returns whether there is a leader and the leader, the term or the state machine has changed.
-    fn have_changed(&self, server: &Server) -> bool {
+    /// Returns whether there is another leader, term or state machine by now. Without a leader so
+    /// far, the first one receives the proposal and becomes part of the conditions.
+    fn have_changed(&mut self, server: &Server) -> bool {
         let now = ProposalConditions::of(server);
-        let same = (self.leader, self.term) == (now.leader, now.term);
-        now.leader.is_some() && !(same && self.state.ptr_eq(&now.state))
+        if now.leader.is_none() {
+            return false;
+        }
+        if self.leader.is_none() {
+            (self.leader, self.term) = (now.leader, now.term);
+        }
+        (self.leader, self.term) != (now.leader, now.term) || !self.state.ptr_eq(&now.state)
     }
 }
 
@@ -154,9 +161,12 @@ impl Publish {
     }
 
     fn propose(&self) -> Stage {
-        failpoint!("beforePublishing");
         let (mut task, conditions) = (PendingTask::default(), ProposalConditions::of(&self.server));
-        task.begin(propose_and_wait(self.server.clone(), request(&self.server)));
+        let (server, request) = (self.server.clone(), request(&self.server));
+        task.begin(async move {
+            failpoint_async!("beforePublishing");
+            propose_and_wait(server, request).await
+        });
         Stage::Publish(task, conditions)
     }
 

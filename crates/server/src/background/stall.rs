@@ -38,6 +38,10 @@ use crate::server::Server;
 
 /// The duration from which a write to the log counts as stalled.
 const STALL_MIN: Duration = Duration::from_secs(1);
+/// The first and the longest interval at which the end of a write is checked. Most take less than
+/// the first.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(64);
 /// The interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -46,6 +50,28 @@ impl Server {
     /// the stall threshold of one second.
     pub fn stalled_for(&self) -> Option<Duration> {
         self.log_busy_for().filter(|time| *time >= STALL_MIN)
+    }
+
+    /// Waits for the end of the write to the log that is in progress, if there is one.
+    ///
+    /// # Errors
+    /// The write has stalled, or the member stops.
+    pub async fn log_write_completed(&self) -> Result<(), Error> {
+        let (mut last, mut pause) = (Duration::ZERO, PAUSE_MIN);
+        while let Some(time) = self.log_busy_for() {
+            if time >= STALL_MIN {
+                let stalled = format!("the log has been waiting for the disk for {time:.1?}");
+                return Err(Error::Fault(stalled));
+            }
+            if time < last {
+                // Another write began meanwhile.
+                break;
+            }
+            last = time;
+            self.sleep(pause).await?;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+        Ok(())
     }
 }
 
@@ -141,8 +167,8 @@ fn successor(
         (id != status.basic.id).then_some((progress.matched, Reverse(active_since(id)?), id))
     };
     let is_quorum = |voters: &[MemberId]| {
-        let there = voters.iter().filter(|id| rank(**id).is_some()).count();
-        voters.is_empty() || there > voters.len() / 2
+        let eligible = voters.iter().filter(|id| rank(**id).is_some()).count();
+        voters.is_empty() || eligible > voters.len() / 2
     };
     if !(is_quorum(&conf.voters) && is_quorum(&conf.voters_outgoing)) {
         return None;

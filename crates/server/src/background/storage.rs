@@ -104,9 +104,7 @@ fn migrate_to(
 /// Returns the oldest release that can read the log, from the last snapshot on.
 fn log_version(server: &Server) -> Result<Option<Version>, Box<dyn std::error::Error>> {
     let (disk, dir) = (&*server.inner.context.disk, server.config().wal_path());
-    let start =
-        wal::valid_snapshots(disk, &dir)?.pop().ok_or("the log has no valid snapshot record")?;
-    let entries = wal::read_all(disk, &dir, &start)?.entries;
+    let entries = wal::read_live(disk, &dir)?.entries;
     let Some(needed) = wal::minimal_etcd_version(&entries)? else { return Ok(None) };
     Ok(Some(Version::new(u32::try_from(needed.major)?, u32::try_from(needed.minor)?)))
 }

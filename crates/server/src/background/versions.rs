@@ -28,21 +28,21 @@ use crate::transport::{PeerRequestError, PeerVersions};
 const UNDECIDED: Duration = Duration::from_millis(20);
 
 /// Returns the release that each member runs, `None` for a member that does not answer. All members
-/// are asked at once.
+/// are queried at once.
 async fn servers(server: &Server) -> Vec<(MemberId, Option<Version>)> {
     let (local, members) = (server.local(), server.state().cluster.now());
     let (transport, within) = (server.transport(), server.config().request_timeout());
-    let asked: Vec<_> = members
+    let requests: Vec<_> = members
         .members()
         .map(|member| {
             (member.id, (member.id != local).then(|| transport.request_versions(member, within)))
         })
         .collect();
-    let mut running = Vec::with_capacity(asked.len());
-    for (id, asked) in asked {
-        let version = match asked {
+    let mut running = Vec::with_capacity(requests.len());
+    for (id, requests) in requests {
+        let version = match requests {
             None => Some(CURRENT),
-            Some(asked) => version_of(id, asked.await),
+            Some(requests) => version_of(id, requests.await),
         };
         running.push((id, version));
     }

@@ -1,4 +1,4 @@
-//! The errors of a start. Texts are etcd's where etcd has one, and say which file to look at.
+//! The errors of a start. Texts are etcd's where etcd has one, and name the file to look at.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::apply::Fault;
 /// The reason why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A folder is missing and cannot be created.
+    /// A directory is missing and cannot be created.
     #[error("cannot access data directory: {}: {source}", folder.display())]
     Folder {
-        /// The path of the folder.
+        /// The path of the directory.
         folder: PathBuf,
         /// The error of the disk.
         source: io::Error,
@@ -22,7 +22,7 @@ pub enum StartError {
     /// The log cannot be opened.
     #[error("failed to open WAL in {}: {source}", folder.display())]
     OpenLog {
-        /// The folder of the log.
+        /// The directory of the log.
         folder: PathBuf,
         /// The cause.
         source: wal::OpenError,
@@ -45,7 +45,7 @@ pub enum StartError {
     /// The log contains no snapshot record.
     #[error("the log has no snapshot to start from")]
     NoStart,
-    /// The folder of snapshots cannot be read or cleaned.
+    /// The directory of snapshots cannot be read or cleaned.
     #[error(transparent)]
     Snapshots(#[from] wal::snap::SnapError),
     /// The database cannot be opened.
@@ -63,26 +63,17 @@ pub enum StartError {
     /// The database has a storage version that this release does not know.
     #[error("failed to validate schema: {0}")]
     Schema(#[from] MigrateError),
-    /// The log was truncated behind a snapshot, and the database is missing.
-    #[error("database file ({}) of the backend is missing", .0.display())]
-    DatabaseMissing(PathBuf),
-    /// The log was truncated behind a snapshot that the database does not contain.
-    #[error("database file ({} index {applied}) does not match with snapshot (index {snapshot})", path.display())]
-    DatabaseBehindSnapshot {
-        /// The path of the database.
-        path: PathBuf,
-        /// The applied index of the database.
-        applied: Index,
-        /// The index of the snapshot.
-        snapshot: Index,
-    },
+    /// The log was truncated behind a snapshot that the database does not contain, and no leader
+    /// has sent a database with it. A log line has both indexes and the files.
+    #[error("failed to find database snapshot file (snap: snapshot file doesn't exist)")]
+    SnapshotDatabaseMissing,
     /// The log lacks entries that the database has applied, so it has lost acknowledged data.
     #[error(
         "the database has entry {applied} applied, but the log in {} ends at {last}: entries are missing, restore this member from a backup or another member",
         folder.display()
     )]
     LogBehindDatabase {
-        /// The folder of the log.
+        /// The directory of the log.
         folder: PathBuf,
         /// The applied index of the database.
         applied: Index,
@@ -96,7 +87,7 @@ pub enum StartError {
         folder.display()
     )]
     InterruptedFirstStart {
-        /// The folder of the log.
+        /// The directory of the log.
         folder: PathBuf,
     },
     /// A removed member cannot be forced into a new cluster.

@@ -76,14 +76,14 @@ pub(super) fn force_new_cluster(
 
 /// Discards the entry that removes this member's vote, and all entries behind it.
 fn drop_from(log: &mut Log, index: Index) {
-    let kept = log.entries.iter().take_while(|entry| entry.index < index).count();
+    let kept_len = log.entries.iter().take_while(|entry| entry.index < index).count();
     tracing::warn!(
         entry_index = index.0,
         commit_index_from_wal = log.state.commit(),
-        number_of_discarded_entries = log.entries.len() - kept,
+        number_of_discarded_entries = log.entries.len() - kept_len,
         "discarding uncommitted WAL entries, the first of which removes this member"
     );
-    log.entries.truncate(kept);
+    log.entries.truncate(kept_len);
 }
 
 fn conf_change(entry: &Entry) -> Option<(Index, ConfChange)> {

@@ -53,8 +53,8 @@ pub(super) fn lock(
     disk: &Arc<dyn Disk>,
     start: &Snapshot,
 ) -> Result<UnreadWal, StartError> {
-    let opening = Wal::open(Arc::clone(disk), &config.wal_path(), start, wal_config(config));
-    opening.map_err(in_log(config))
+    let unread = Wal::open(Arc::clone(disk), &config.wal_path(), start, wal_config(config));
+    unread.map_err(in_log(config))
 }
 
 /// Reads the log from the snapshot on, and opens it for appending. A torn tail is repaired once.
@@ -62,9 +62,9 @@ pub(super) fn read(
     config: &ServerConfig,
     disk: &Arc<dyn Disk>,
     start: &Snapshot,
-    opening: UnreadWal,
+    unread: UnreadWal,
 ) -> Result<Log, StartError> {
-    let (wal, contents) = match opening.read_all() {
+    let (wal, contents) = match unread.read_all() {
         Err(error) if error.is_torn() => {
             repair(&**disk, &config.wal_path())?;
             lock(config, disk, start)?.read_all()?

@@ -40,7 +40,7 @@ use crate::pipeline::voters::Voters;
 use crate::state::StateMachine;
 use sync::Notify;
 
-/// The maximum size of entries handed out and not yet applied. The raft loop learns of applied
+/// The maximum size of entries handed out and not yet applied. The raft loop is notified of applied
 /// entries at its next turn, under load after the next sync, so this must cover the entries that
 /// are applied during one sync. The entries are in memory anyway.
 const APPLYING_BYTES_MAX: u64 = 64 << 20;
@@ -75,7 +75,7 @@ pub(crate) fn bootstrap(
     }
 }
 
-/// Returns a function that adds the folder of the log to an error.
+/// Returns a function that adds the directory of the log to an error.
 fn in_log(config: &ServerConfig) -> impl Fn(wal::OpenError) -> StartError {
     let folder = config.wal_path();
     move |source| StartError::OpenLog { folder: folder.clone(), source }
@@ -93,7 +93,9 @@ fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), Start
 fn restart(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
     // Checks that change nothing on disk come first.
     let (start, last, opening) = take_log(config, platform)?;
-    check_log(config, state::peek_applied(config, platform), last)?;
+    let applied = state::peek_applied(config, platform);
+    check_log(config, applied.or_zero(), last)?;
+    state::check_database(config, platform, Index(start.index()), applied)?;
     let backend = state::open_backend(config, platform, Some(&start))?;
     let mut log = log::read(config, &platform.disk, &start, opening)?;
     let metadata = log.metadata;
@@ -169,7 +171,7 @@ fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), S
 /// Starts a member of a new cluster.
 fn new_cluster(config: &ServerConfig, platform: &mut Platform) -> Result<Bootstrapped, StartError> {
     // A database with applied entries had a log, which is elsewhere or lost.
-    check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
+    check_log(config, state::peek_applied(config, platform).or_zero(), Index::ZERO)?;
     let (cluster_id, members) =
         Membership::bootstrap(&config.cluster_token, &config.initial_cluster)?;
     let named = |member: &&membership::Member| member.attributes.name == config.name;
@@ -212,7 +214,7 @@ fn join_cluster(
     platform: &mut Platform,
     join: &ExistingCluster,
 ) -> Result<Bootstrapped, StartError> {
-    check_log(config, state::peek_applied(config, platform), Index::ZERO)?;
+    check_log(config, state::peek_applied(config, platform).or_zero(), Index::ZERO)?;
     let backend = state::open_backend(config, platform, None)?;
     create_member(config, platform, backend, None, join.clone(), &[])
 }

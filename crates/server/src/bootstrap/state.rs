@@ -27,20 +27,17 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
 
 /// Opens or creates the database. If the log was truncated behind a snapshot, the database must
-/// contain that snapshot.
+/// contain that snapshot: see [`check_database`].
 pub(super) fn open_backend(
     config: &ServerConfig,
     platform: &Platform,
     start: Option<&Snapshot>,
 ) -> Result<Backend, StartError> {
     let path = config.snap_path().join("db");
-    let existed = platform.disk.kind(&path).ok().flatten() == Some(Kind::File);
-    if !existed {
-        check_needed(config, platform, start)?;
-    }
+    let existed = exists(platform, &path);
     let mut backend = open_file(config, platform, &path)?;
     if let Some(start) = start {
-        backend = recover(config, platform, backend, existed, Index(start.index()))?;
+        backend = recover(config, platform, backend, Index(start.index()))?;
     }
     if existed {
         let (size, in_use) = (backend.size(), backend.size_in_use());
@@ -50,39 +47,71 @@ pub(super) fn open_backend(
             "recovered v3 backend"
         );
         version::validate(&backend.view())?;
-        maybe_defragment(config, &backend)?;
     }
+    maybe_defragment(config, &backend)?;
     Ok(backend)
 }
 
-/// Checks that a missing database may be created: not if the log was truncated because a database
-/// existed, unless a leader has sent another. Creates nothing on failure, so that the next start
-/// fails alike.
-fn check_needed(
+/// Checks that the database contains the snapshot that the log starts from, or that a leader has
+/// sent one that does. Changes nothing, so that the next start fails alike.
+pub(super) fn check_database(
     config: &ServerConfig,
     platform: &Platform,
-    start: Option<&Snapshot>,
+    start: Index,
+    applied: PeekedIndex,
 ) -> Result<(), StartError> {
-    let Some(start) = start.filter(|start| start.index() > 0) else { return Ok(()) };
+    let applied = match applied {
+        PeekedIndex::Applied(applied) => applied,
+        PeekedIndex::NoDatabase => Index::ZERO,
+        // Opening it reports the error.
+        PeekedIndex::Unreadable => return Ok(()),
+    };
+    if applied >= start {
+        return Ok(());
+    }
     let files = Snapshotter::new(Arc::clone(&platform.disk), config.snap_path());
-    match files.find_db(start.index()) {
-        Err(SnapError::NoDatabase { .. }) => {
-            Err(StartError::DatabaseMissing(config.snap_path().join("db")))
-        }
+    match files.find_db(start.0) {
+        Err(SnapError::NoDatabase { file }) => Err(missing_database(config, &file, applied, start)),
         found => Ok(found.map(drop)?),
     }
 }
 
-/// Returns the applied index of the database without changing it. Returns zero if it cannot be
-/// read; opening it later reports the error.
-pub(super) fn peek_applied(config: &ServerConfig, platform: &Platform) -> Index {
+/// The applied index of a database that is not open yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeekedIndex {
+    Applied(Index),
+    NoDatabase,
+    Unreadable,
+}
+
+impl PeekedIndex {
+    /// Returns the index, or zero if there is none.
+    pub(super) fn or_zero(self) -> Index {
+        match self {
+            PeekedIndex::Applied(applied) => applied,
+            PeekedIndex::NoDatabase | PeekedIndex::Unreadable => Index::ZERO,
+        }
+    }
+}
+
+/// Returns the applied index of the database without changing it.
+pub(super) fn peek_applied(config: &ServerConfig, platform: &Platform) -> PeekedIndex {
     let path = config.snap_path().join("db");
+    if !exists(platform, &path) {
+        return PeekedIndex::NoDatabase;
+    }
     let mut read_only = config.backend.clone();
     read_only.bolt.read_only = true;
     read_only.bolt.lock_timeout = Some(Duration::ZERO);
+    read_only.bolt.mlock = false;
     let (disk, clock) = (Arc::clone(&platform.disk), Arc::clone(&platform.clock));
     let opened = Backend::open(disk, clock, &path, read_only).ok();
-    opened.and_then(|backend| meta::applied(&backend.view()).ok()).unwrap_or_default().0
+    let applied = opened.and_then(|backend| meta::applied(&backend.view()).ok());
+    applied.map_or(PeekedIndex::Unreadable, |(index, _)| PeekedIndex::Applied(index))
+}
+
+fn exists(platform: &Platform, path: &Path) -> bool {
+    platform.disk.kind(path).ok().flatten() == Some(Kind::File)
 }
 
 /// Waits until no other process holds the database. A process that holds it also holds the log.
@@ -122,14 +151,23 @@ fn recover(
     config: &ServerConfig,
     platform: &Platform,
     backend: Backend,
-    existed: bool,
     start: Index,
 ) -> Result<Backend, StartError> {
     let applied =
         meta::applied(&backend.view()).map_err(|error| StartError::State(error.into()))?;
     if applied.0 >= start {
+        tracing::info!(
+            consistent_index = applied.0.0,
+            snapshot_index = start.0,
+            "Skipping snapshot backend"
+        );
         return Ok(backend);
     }
+    tracing::info!(
+        consistent_index = applied.0.0,
+        snapshot_index = start.0,
+        "Recovering from snapshot backend"
+    );
     let path = config.snap_path().join("db");
     let files = Snapshotter::new(Arc::clone(&platform.disk), config.snap_path());
     match files.find_db(start.0) {
@@ -143,17 +181,34 @@ fn recover(
             tracing::info!(path = %path.display(), "recovered the database that a leader sent");
             open_file(config, platform, &path)
         }
-        Err(SnapError::NoDatabase { .. }) if existed && applied.0 == Index::ZERO => {
-            tracing::warn!(snapshot_index = start.0, "consistent index was never saved");
-            Ok(backend)
-        }
-        Err(SnapError::NoDatabase { .. }) => {
-            Err(StartError::DatabaseBehindSnapshot { path, applied: applied.0, snapshot: start })
+        Err(SnapError::NoDatabase { file }) => {
+            Err(missing_database(config, &file, applied.0, start))
         }
         Err(other) => Err(other.into()),
     }
 }
 
+/// Logs which files do not fit together, for the operator, and returns etcd's error.
+fn missing_database(
+    config: &ServerConfig,
+    file: &Path,
+    applied: Index,
+    snapshot: Index,
+) -> StartError {
+    tracing::warn!(
+        snapshot_index = snapshot.0,
+        snapshot_file_path = %file.display(),
+        database_file_path = %config.snap_path().join("db").display(),
+        consistent_index = applied.0,
+        error = "snap: snapshot file doesn't exist",
+        "failed to find [SNAPSHOT-INDEX].snap.db"
+    );
+    StartError::SnapshotDatabaseMissing
+}
+
+/// Defragments the database if that frees as much as the configuration asks for.
+///
+/// Compat: as in etcd, a new database is measured and logged, too.
 fn maybe_defragment(config: &ServerConfig, backend: &Backend) -> Result<(), StartError> {
     let threshold = config.bootstrap_defrag_threshold_bytes;
     let (size, in_use) = (backend.size(), backend.size_in_use());
@@ -189,7 +244,7 @@ pub(super) fn open(
     let clock = Arc::clone(&platform.clock);
     let auth = AuthStore::new(tokens, Arc::clone(&clock), Cost::new(config.bcrypt_cost));
     let notify = Arc::clone(watch);
-    let machine = Config {
+    let config = Config {
         store: mvcc::Config { compaction_batch_limit: config.compaction_batch_limit },
         lease: lease_config(config),
         watch: mvcc::watch::Config {
@@ -200,7 +255,7 @@ pub(super) fn open(
         wake_watch: Arc::new(move || notify.notify()),
         quota: Quota::new(config.quota_backend_bytes),
     };
-    Ok(StateMachine::open(backend, clock, auth, cluster, machine)?)
+    Ok(StateMachine::open(backend, clock, auth, cluster, config)?)
 }
 
 fn lease_config(config: &ServerConfig) -> lease::Config {

@@ -32,7 +32,7 @@ pub struct ServerCollector {
     seen: Mutex<SeenLabels>,
 }
 
-/// Labels seen by earlier scrapes: once they are gone, their value is zero.
+/// Labels seen by earlier scrapes: once they are removed, their value is zero.
 #[derive(Debug, Default)]
 struct SeenLabels {
     versions: BTreeSet<Version>,
@@ -130,11 +130,19 @@ fn consensus(server: &Server) -> Vec<Family> {
     // Read before the committed index, so that applied never exceeds committed.
     let applied = server.applied().0;
     vec![
-        gauge("etcd_server_has_leader", "1 if a leader is known.", f64::from(has_leader)),
-        gauge("etcd_server_is_leader", "1 if this member leads.", server.is_leader().into()),
+        gauge(
+            "etcd_server_has_leader",
+            "Whether a leader is known: 1 or 0.",
+            f64::from(has_leader),
+        ),
+        gauge(
+            "etcd_server_is_leader",
+            "Whether this member leads: 1 or 0.",
+            server.is_leader().into(),
+        ),
         gauge(
             "etcd_server_is_learner",
-            "1 if this member is a learner.",
+            "Whether this member is a learner: 1 or 0.",
             server.is_learner().into(),
         ),
         gauge(

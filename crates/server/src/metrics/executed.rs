@@ -102,7 +102,7 @@ impl Executed {
         self.puts += 1;
         // Without the value kept by `ignore_value`, whose size is not known here.
         self.put_bytes += request.key.len() + request.value.len();
-        self.ranges += u64::from(looks_up(request));
+        self.ranges += u64::from(reads_previous(request));
     }
 
     fn add_delete_range(&mut self, request: &DeleteRangeRequest) {
@@ -132,7 +132,9 @@ impl Executed {
         let branch = if result.succeeded { &request.success } else { &request.failure };
         for (op, result) in branch.iter().zip(&result.responses) {
             match (&op.request, result) {
-                (Some(Request::RequestPut(put)), _) => self.ranges += u64::from(looks_up(put)),
+                (Some(Request::RequestPut(put)), _) => {
+                    self.ranges += u64::from(reads_previous(put));
+                }
                 (Some(Request::RequestTxn(txn)), OpResult::Txn(result)) => {
                     self.add_checks(txn, result);
                 }
@@ -142,7 +144,7 @@ impl Executed {
     }
 }
 
-fn looks_up(put: &PutRequest) -> bool {
+fn reads_previous(put: &PutRequest) -> bool {
     put.prev_kv || put.ignore_value || put.ignore_lease
 }
 

@@ -7,7 +7,7 @@ use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use prometheus::{Registry, TextEncoder};
 
 use super::*;
-use crate::background::tests::{Rig, header};
+use crate::background::tests::{ManualMember, header};
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::InternalRaftRequest;
 
@@ -73,7 +73,8 @@ fn a_series_with_labels_appears_with_its_first_value() {
 #[test]
 fn the_reported_version_is_etcds() {
     let text = TextEncoder::new().encode_to_string(&populated().gather()).unwrap();
-    assert!(text.contains("etcd_server_version{server_version=\"3.7.1\"} 1\n"));
+    let version = types::ETCD_VERSION;
+    assert!(text.contains(&format!("etcd_server_version{{server_version=\"{version}\"}} 1\n")));
 }
 
 #[test]
@@ -85,42 +86,42 @@ fn a_registry_accepts_the_metrics_once() {
     assert!(Metrics::new(&registry).is_err());
 }
 
-fn with_collector(rig: &Rig) -> Registry {
+fn with_collector(member: &ManualMember) -> Registry {
     let registry = Registry::new();
-    registry.register(Box::new(ServerCollector::new(&rig.server).unwrap())).unwrap();
+    registry.register(Box::new(ServerCollector::new(&member.server).unwrap())).unwrap();
     registry
 }
 
-fn set_version(rig: &mut Rig, ver: &str) {
+fn set_version(member: &mut ManualMember, ver: &str) {
     let set = proto::membershippb::ClusterVersionSetRequest { ver: ver.to_owned() };
-    rig.apply_ok(&InternalRaftRequest { cluster_version_set: Some(set), ..header() });
+    member.apply_ok(&InternalRaftRequest { cluster_version_set: Some(set), ..header() });
 }
 
-fn alarm(rig: &mut Rig, action: i32) {
+fn alarm(member: &mut ManualMember, action: i32) {
     let alarm = Some(pb::AlarmRequest { action, member_id: 0xab, alarm: 1 });
-    rig.apply_ok(&InternalRaftRequest { alarm, ..header() });
+    member.apply_ok(&InternalRaftRequest { alarm, ..header() });
 }
 
 #[test]
 fn names_of_collected_metrics_are_etcds() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.7.0");
-    alarm(&mut rig, 1);
-    let lines: Vec<String> = gathered(&with_collector(&rig)).values().map(line).collect();
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.7.0");
+    alarm(&mut member, 1);
+    let lines: Vec<String> = gathered(&with_collector(&member)).values().map(line).collect();
     let wanted: Vec<&str> = include_str!("../../testdata/metrics/read.txt").lines().collect();
     assert_eq!(lines, wanted);
 }
 
 #[test]
 fn collected_values_match_the_state() {
-    let mut rig = Rig::new();
-    rig.lead();
-    rig.put("a");
-    rig.put("b");
-    rig.put("a");
+    let mut member = ManualMember::new();
+    member.lead();
+    member.put("a");
+    member.put("b");
+    member.put("a");
     let lease_grant = Some(pb::LeaseGrantRequest { id: 7, ttl: 60 });
-    rig.apply_ok(&InternalRaftRequest { lease_grant, ..header() });
-    let registry = with_collector(&rig);
+    member.apply_ok(&InternalRaftRequest { lease_grant, ..header() });
+    let registry = with_collector(&member);
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         "etcd_server_has_leader 1",
@@ -143,13 +144,13 @@ fn collected_values_match_the_state() {
 }
 
 #[test]
-fn labels_that_are_gone_have_the_value_zero() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.6.0");
-    alarm(&mut rig, 1);
-    let registry = with_collector(&rig);
-    set_version(&mut rig, "3.7.0");
-    alarm(&mut rig, 2);
+fn removed_labels_have_the_value_zero() {
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.6.0");
+    alarm(&mut member, 1);
+    let registry = with_collector(&member);
+    set_version(&mut member, "3.7.0");
+    alarm(&mut member, 2);
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         "etcd_cluster_version{cluster_version=\"3.6\"} 0",
@@ -162,8 +163,8 @@ fn labels_that_are_gone_have_the_value_zero() {
 
 #[test]
 fn a_collector_does_not_keep_a_stopped_member() {
-    let rig = Rig::new();
-    let registry = with_collector(&rig);
-    drop(rig);
+    let member = ManualMember::new();
+    let registry = with_collector(&member);
+    drop(member);
     assert!(registry.gather().is_empty());
 }

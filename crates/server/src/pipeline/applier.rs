@@ -40,14 +40,14 @@ pub(crate) enum ApplyWork {
     /// Committed entries, with the responses to send once they are applied.
     Apply(Box<Message>),
     /// A durable snapshot, whose database replaces the local one.
-    Restore(Index),
+    Restore { index: Index, term: Term },
 }
 
 /// The number of applied entries between two compactions of the in-memory log.
 const COMPACT_ENTRIES: u64 = 100;
 /// The maximum number of applied requests whose waiters are completed together.
 const COMPLETED_MAX: usize = 64;
-/// The time that a removed member goes on running, so that peers get its acknowledgement.
+/// The time that a removed member continues to run, so that peers get its acknowledgement.
 const STOP_DELAY: Duration = Duration::from_secs(1);
 
 /// Maintains the open database: commits its batches, and scrubs it.
@@ -127,7 +127,7 @@ impl Applier {
         for item in work.drain(..) {
             match item {
                 ApplyWork::Apply(message) => self.apply_all(*message)?,
-                ApplyWork::Restore(index) => self.restore(index)?,
+                ApplyWork::Restore { index, term } => self.restore(index, term)?,
             }
         }
         self.work = work;
@@ -161,19 +161,21 @@ impl Applier {
 
     /// Replaces the database by the one that the leader sent. Readers use the old one until the new
     /// one is read completely.
-    fn restore(&mut self, index: Index) -> Result<(), Fault> {
-        let began = self.context.now();
+    fn restore(&mut self, index: Index, term: Term) -> Result<(), Fault> {
         // After a failure the member stops, so the gauge need not be reset.
         self.context.metrics.snapshot_apply_in_progress.inc();
         tracing::info!(
             current_snapshot_index = self.snapshot_index.0,
+            current_applied_index = self.applied.get().0,
             incoming_leader_snapshot_index = index.0,
+            incoming_leader_snapshot_term = term.0,
             "applying snapshot"
         );
         let before = self.state.get();
         before.backend.mark_replaced();
         failpoint!("applyBeforeOpenSnapshot");
         let backend = receive::open(&self.context, &self.snapshot_files, index)?;
+        tracing::info!("applySnapshot: opened snapshot backend");
         failpoint!("applyAfterOpenSnapshot");
         let after = Arc::new(before.successor(backend.clone())?);
         receive::check_applied(&after, index)?;
@@ -184,8 +186,13 @@ impl Applier {
         // The sender may have been compacting.
         self.compaction.notify();
         self.context.metrics.snapshot_apply_in_progress.dec();
-        let took = self.context.now().saturating_sub(began);
-        tracing::info!(incoming_leader_snapshot_index = index.0, ?took, "applied snapshot");
+        tracing::info!(
+            current_snapshot_index = self.snapshot_index.0,
+            current_applied_index = self.applied.get().0,
+            incoming_leader_snapshot_index = index.0,
+            incoming_leader_snapshot_term = term.0,
+            "applied snapshot"
+        );
         Ok(())
     }
 
@@ -250,24 +257,28 @@ impl Applier {
         }
     }
 
-    /// Compacts the in-memory log every [`COMPACT_ENTRIES`], and takes a snapshot every
-    /// `snapshot_count` entries.
+    /// Compacts the in-memory log every [`COMPACT_ENTRIES`] and at every snapshot, and takes a
+    /// snapshot every `snapshot_count` entries.
     fn maybe_snapshot(&mut self, state: &StateMachine, applied: Index, term: Term) {
-        let config = &self.context.config;
-        if applied.0 > self.compacted_index.0 + COMPACT_ENTRIES {
+        let forced = self.is_snapshot_forced && applied != self.snapshot_index;
+        let since = applied.0.saturating_sub(self.snapshot_index.0);
+        let is_due = forced || since > self.context.config.snapshot_count;
+        if is_due || applied.0 > self.compacted_index.0 + COMPACT_ENTRIES {
             self.compacted_index = applied;
             let conf_state = raft_conf_state(self.voters.conf_state());
             self.raft.push_deferred(Event::CompactLog { applied, conf_state });
         }
-        let forced = self.is_snapshot_forced && applied != self.snapshot_index;
-        if !forced && applied.0.saturating_sub(self.snapshot_index.0) <= config.snapshot_count {
-            return;
+        if is_due {
+            self.take_snapshot(state, applied, term, forced);
         }
+    }
+
+    fn take_snapshot(&mut self, state: &StateMachine, applied: Index, term: Term, forced: bool) {
         tracing::info!(
             local_member_id = %self.context.local,
             local_member_applied_index = applied.0,
             local_member_snapshot_index = self.snapshot_index.0,
-            local_member_snapshot_count = config.snapshot_count,
+            local_member_snapshot_count = self.context.config.snapshot_count,
             snapshot_forced = forced,
             "triggering snapshot"
         );

@@ -11,8 +11,8 @@ use crate::units::nanos;
 pub(crate) struct LogStatus {
     /// The start of the write in progress, in nanoseconds of the clock; zero if there is none.
     write_began: AtomicU64,
-    /// The first segment that a replay needs. The file locks of the log writer tell the same, but
-    /// they are released when it fails.
+    /// The first segment that a replay needs. The file locks of the log writer would show the
+    /// same, but they are released when it fails.
     first_segment: AtomicU64,
 }
 

@@ -10,7 +10,7 @@ use proto::raftpb::{Entry, HardState};
 use proto::{raftpb, walpb};
 use raft::Message;
 use sync::Queue;
-use types::Index;
+use types::{Index, Term};
 use wal::snap::SnapError;
 use wal::{SaveError, Wal};
 
@@ -53,7 +53,7 @@ pub(crate) struct LogWriter {
     apply: Arc<Queue<ApplyWork>>,
     wal: Wal,
     /// The index of the last snapshot record. An older one must not follow it: a replay would start
-    /// there, where the log may be gone.
+    /// there, where segments may have been purged.
     snapshot_index: u64,
     /// The buffer that is swapped with the queue's.
     work: Vec<LogWork>,
@@ -172,12 +172,12 @@ impl LogWriter {
         drop(busy);
         self.release_segments(index);
         failpoint!("raftAfterWALRelease");
-        self.apply.push(ApplyWork::Restore(Index(index)));
+        self.apply.push(ApplyWork::Restore { index: Index(index), term: Term(term) });
         self.acknowledge(append);
         Ok(())
     }
 
-    /// Tells the raft loop that an append is durable.
+    /// Notifies the raft loop that an append is durable.
     fn acknowledge(&self, append: Message) {
         self.raft.push(Event::Appended(Box::new(append)));
     }
@@ -304,21 +304,4 @@ fn chunks(entries: &[Entry], bytes_max: usize) -> impl Iterator<Item = &[Entry]>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(index: u64, bytes: usize) -> Entry {
-        Entry { index: Some(index), data: Some(vec![0; bytes].into()), ..Entry::default() }
-    }
-
-    #[test]
-    fn entries_are_written_in_chunks_of_bounded_size() {
-        let entries: Vec<_> = (1..=7).map(|index| entry(index, 10)).collect();
-        let lengths =
-            |bytes_max| -> Vec<usize> { chunks(&entries, bytes_max).map(<[Entry]>::len).collect() };
-        assert_eq!(lengths(71), [7]);
-        assert_eq!(lengths(25), [3, 3, 1]);
-        assert_eq!(lengths(1), [1; 7]);
-        assert_eq!(chunks(&[], 1).count(), 0);
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use crate::units::nanos;
 
 /// The progress of consensus. The raft loop writes it, all threads read it.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct RaftProgress {
     term: AtomicU64,
     leader: AtomicU64,
     committed: AtomicU64,
@@ -25,17 +25,18 @@ pub(crate) struct Progress {
     lease: Mutex<LeaderLease>,
 }
 
-/// The leader lease: a member that heard from the leader elects no other for an election timeout.
+/// The leader lease: a member that received a heartbeat of the leader votes for no other within an
+/// election timeout.
 #[derive(Debug, Default)]
 struct LeaderLease {
     term: Term,
     until: Duration,
-    /// Confirmations from before this time do not count: a leader transfer told a peer to campaign
+    /// Confirmations from before this time do not count: a leader transfer lets a peer campaign
     /// without waiting.
     void_before: Duration,
 }
 
-impl Progress {
+impl RaftProgress {
     /// Returns whether the local member leads and no other member can.
     pub(crate) fn has_leader_lease(&self, now: Duration) -> bool {
         let lease = self.lease.lock();
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_reported_as_new_once() {
-        let progress = Progress::default();
+        let progress = RaftProgress::default();
         let one = Some(MemberId(1));
         assert!(progress.set_leader(one, true, SECOND));
         assert!(!progress.set_leader(one, true, 2 * SECOND));
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_leader_lease_ends_by_time_by_term_and_by_a_transfer() {
-        let progress = Progress::default();
+        let progress = RaftProgress::default();
         progress.set_term(Term(3));
         progress.set_leader(Some(MemberId(1)), true, SECOND);
         assert!(!progress.has_leader_lease(SECOND), "no quorum has confirmed");
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_time_without_a_leader_is_measured_from_its_loss() {
-        let progress = Progress::default();
+        let progress = RaftProgress::default();
         assert_eq!(progress.leaderless_for(SECOND), Some(SECOND), "since the start");
         progress.set_leader(Some(MemberId(1)), false, SECOND);
         assert_eq!(progress.leaderless_for(2 * SECOND), None);

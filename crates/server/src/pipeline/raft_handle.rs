@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sync::Queue;
 
 use crate::pipeline::peer_inbox::PeerInbox;
-use crate::pipeline::progress::Progress;
+use crate::pipeline::progress::RaftProgress;
 use crate::pipeline::raft_loop::Event;
 
 /// The queue of the raft loop and the state that it publishes.
 #[derive(Debug)]
 pub(crate) struct RaftHandle {
     pub(crate) queue: Queue<Event>,
-    pub(crate) progress: Progress,
+    pub(crate) progress: RaftProgress,
     /// Bounds the messages of peers in the queue.
     pub(crate) peer_inbox: Arc<PeerInbox>,
     /// Whether the member takes part in consensus. False during an initial corruption check.
@@ -24,7 +24,7 @@ impl RaftHandle {
     pub(crate) fn new(participates: bool) -> RaftHandle {
         RaftHandle {
             queue: Queue::default(),
-            progress: Progress::default(),
+            progress: RaftProgress::default(),
             peer_inbox: Arc::default(),
             participates: AtomicBool::new(participates),
         }

@@ -1,8 +1,9 @@
 //! A member without threads: the caller decides which stage takes a turn.
 //!
-//! For the simulator, in which one seed yields one run. A stage that fails is dropped and stops the
-//! member, as its thread would in a [`Member`](crate::Member). [`Stages::stop`] ends the stages in
-//! the order of [`Member::stop`](crate::Member::stop).
+//! For the simulator, in which one seed yields one run, and for tests that choose the moment of
+//! each step. A stage that fails is dropped and stops the member, as its thread would in a
+//! [`Member`](crate::Member). [`Stages::stop`] ends the stages in the order of
+//! [`Member::stop`](crate::Member::stop).
 
 use std::fmt::Display;
 use std::io;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use wal::Preparer;
 
 use crate::background::BackgroundTasks;
+use crate::background::purge::purge;
 use crate::bootstrap::StartError;
 use crate::config::ServerConfig;
 use crate::lifecycle::{Lifecycle, StopReason};
@@ -71,7 +73,7 @@ impl Stage {
     ];
 }
 
-/// The stages of a member. A stage that has ended is none.
+/// The stages of a member. A stage that has ended is `None`.
 pub struct Stages {
     server: Server,
     pub(crate) inboxes: Inboxes,
@@ -170,6 +172,11 @@ impl Stages {
     /// Gives each stage one turn.
     pub fn turn_all(&mut self) {
         Stage::ALL.into_iter().for_each(|stage| self.turn(stage));
+    }
+
+    /// Removes old files, as the background task does every 30 s.
+    pub fn purge(&self) {
+        purge(&self.server);
     }
 
     /// Returns whether the raft loop has ended. All its waiters have failed then.

@@ -1,4 +1,5 @@
-//! Request ids: unique across the members of a cluster and across restarts of a member.
+//! Request ids: the member, its start time and a count. Collisions are rare but possible (see
+//! `propose::typed`).
 //!
 //! ```text
 //!   member (16 bits)   start in ms (40 bits)   count (8 bits)

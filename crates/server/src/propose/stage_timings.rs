@@ -4,7 +4,7 @@
 //!   put    Proposed 1.000  Logged 1.002   Synced 1.006  Committed 1.006  Applying 1.007  Applied
 //!          queued for the  handed to the  durable       durable on       the state machine
 //!          raft loop       log writer     locally       a quorum         began … finished
-//!   range  ReadAsked 1.000    ReadConfirmed 1.001    ReadBegan 1.001
+//!   range  ReadRequested 1.000    ReadConfirmed 1.001    ReadBegan 1.001
 //! ```
 //!
 //! Few requests are traced. A request therefore carries an optional [`StageTimings`], and a stage
@@ -47,8 +47,8 @@ pub enum RequestStage {
     Applied,
     /// The waiter got the result.
     Answered,
-    /// A read asked for its read index.
-    ReadAsked,
+    /// A read requested its read index.
+    ReadRequested,
     /// The read index is known.
     ReadConfirmed,
     /// The read index is applied and the read began.

@@ -7,6 +7,16 @@
 //! ```text
 //!   put(PutRequest) ─► Command::Put ─► log ─► apply ─► Reply::Put(PutResult) ─► PutResult
 //! ```
+//!
+//! The kind of a reply is checked at run time, in [`AppliedReply::of`] and [`conf_change_result`]
+//! only. A waiter is found by the request id in an applied entry, and that entry is data: any
+//! member may have written it. An id has 16 bits of the member's id and a time, so two members, or
+//! one whose clock was set back, may use the same. Whether an entry is the command that this member
+//! proposed is therefore not known before it is decoded.
+//!
+//! The waiting task makes the check, through a function pointer: without an allocation, and off the
+//! threads of the pipeline. A mismatch fails the one request with an error, and changes nothing.
+//! The options are in `docs/decisions/2026-11-18-typed-replies.md`.
 
 use mvcc::{CompactionTicket, DeleteRangeResult, PutResult, RangeResult, TxnResult};
 use proto::command::Command;

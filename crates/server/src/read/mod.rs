@@ -1,8 +1,8 @@
-//! Linearizable reads: ask the leader for a read index, wait until the local member has applied it,
-//! then read the state machine.
+//! Linearizable reads: request a read index from the leader, wait until the local member has
+//! applied it, then read the state machine.
 //!
 //! ```text
-//!   Server::linearizable ─► read_index: one question for many reads ─► raft ─► index 120
+//!   Server::linearizable ─► read_index: one request for many reads ─► raft ─► index 120
 //!                           applied_index: wait until entry 120 is applied ─► read
 //! ```
 

@@ -1,9 +1,9 @@
-//! Batched read index requests: one question to consensus serves all reads that were queued before
-//! it was sent.
+//! Batched read index requests: one read index request serves all reads that were queued before it
+//! was sent.
 //!
 //! ```text
 //!   queued   r4 r5          arrived while a round is in flight: the next round is theirs
-//!   round    r1 r2 r3       sent with contexts 7 and, 500 ms later, 8; either answer counts
+//!   round    r1 r2 r3       sent with contexts 7 and, 500 ms later, 8; either response counts
 //!     └─► index 120 ─► complete the reads when entry 120 is applied
 //! ```
 
@@ -18,7 +18,8 @@ use crate::error::Error;
 use crate::propose::stage_timings::{RequestStage, StageTimings};
 use crate::read::applied_index::AppliedIndex;
 
-/// The time after which an unanswered question is repeated: it, or its answer, may have been lost.
+/// The time after which a read index request is retried: the request or its response may have been
+/// lost.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// A linearizable read that waits for its read index.
@@ -48,7 +49,7 @@ pub(crate) struct ReadIndexQueue {
 #[derive(Debug)]
 struct ReadRound {
     reads: Vec<ReadRequest>,
-    /// The contexts of the question and its repetitions, at most one per [`RETRY`] of the request
+    /// The contexts of the request and its retries, at most one per [`RETRY`] of the request
     /// timeout.
     contexts: Vec<u64>,
     began: Duration,
@@ -61,9 +62,9 @@ impl ReadIndexQueue {
         self.queued.push(read);
     }
 
-    /// Returns the context of the question to send now, if a round starts or is due for a retry.
-    /// `id` makes a unique context.
-    pub(crate) fn next_question(
+    /// Returns the context of the read index request to send now, if a round starts or is due for
+    /// a retry. `id` makes a unique context.
+    pub(crate) fn next_request(
         &mut self,
         now: Duration,
         id: impl FnOnce() -> u64,
@@ -101,7 +102,7 @@ impl ReadIndexQueue {
     }
 
     /// Handles a new leader. A round that was sent to the old one fails. Without an old leader the
-    /// question reached no member, and the round starts anew. Returns whether a round failed.
+    /// request reached no member, and the round starts anew. Returns whether a round failed.
     pub(crate) fn on_leader_change(&mut self, had_leader: bool) -> bool {
         match self.round.take() {
             Some(round) if had_leader => {
@@ -156,20 +157,20 @@ mod tests {
     fn reads_that_arrive_during_a_round_wait_for_the_next() {
         let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
         let mut first = push_read(&mut queue);
-        let context = queue.next_question(ZERO, || 7).unwrap();
+        let context = queue.next_request(ZERO, || 7).unwrap();
         let mut second = push_read(&mut queue);
-        assert_eq!(queue.next_question(ZERO, || 8), None, "one round at a time");
+        assert_eq!(queue.next_request(ZERO, || 8), None, "one round at a time");
         assert!(queue.on_read_state(&context, Index(0), &applied, ZERO));
         assert_eq!(first.try_recv(), Ok(Some(Ok(()))));
         assert_eq!(second.try_recv(), Ok(None));
-        assert!(queue.next_question(ZERO, || 8).is_some());
+        assert!(queue.next_request(ZERO, || 8).is_some());
     }
 
     #[test]
     fn a_confirmed_read_waits_until_its_index_is_applied() {
         let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
         let mut read = push_read(&mut queue);
-        let context = queue.next_question(ZERO, || 1).unwrap();
+        let context = queue.next_request(ZERO, || 1).unwrap();
         assert!(queue.on_read_state(&context, Index(5), &applied, ZERO));
         applied.advance(Index(4));
         assert_eq!(read.try_recv(), Ok(None));
@@ -178,16 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn an_unanswered_question_is_repeated_and_either_answer_counts() {
-        for answer in [1, 2] {
+    fn an_unanswered_request_is_retried_and_either_response_counts() {
+        for response in [1, 2] {
             let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
             let mut read = push_read(&mut queue);
-            queue.next_question(ZERO, || 1).unwrap();
-            assert_eq!(queue.next_question(RETRY - Duration::from_millis(1), || 2), None);
-            queue.next_question(RETRY, || 2).unwrap();
+            queue.next_request(ZERO, || 1).unwrap();
+            assert_eq!(queue.next_request(RETRY - Duration::from_millis(1), || 2), None);
+            queue.next_request(RETRY, || 2).unwrap();
             let unknown = encode_context(3);
             assert!(!queue.on_read_state(&unknown, Index(0), &applied, ZERO), "never sent");
-            assert!(queue.on_read_state(&encode_context(answer), Index(0), &applied, ZERO));
+            assert!(queue.on_read_state(&encode_context(response), Index(0), &applied, ZERO));
             assert_eq!(read.try_recv(), Ok(Some(Ok(()))));
         }
     }
@@ -196,7 +197,7 @@ mod tests {
     fn a_leader_change_fails_the_round_and_keeps_queued_reads() {
         let mut queue = ReadIndexQueue::default();
         let mut first = push_read(&mut queue);
-        queue.next_question(ZERO, || 1).unwrap();
+        queue.next_request(ZERO, || 1).unwrap();
         let mut second = push_read(&mut queue);
         assert!(queue.on_leader_change(true));
         assert_eq!(first.try_recv(), Ok(Some(Err(Error::LeaderChanged))));
@@ -207,9 +208,9 @@ mod tests {
     fn a_round_without_a_leader_is_sent_again_to_the_first_leader() {
         let (mut queue, applied) = (ReadIndexQueue::default(), AppliedIndex::default());
         let mut read = push_read(&mut queue);
-        queue.next_question(ZERO, || 1).unwrap();
+        queue.next_request(ZERO, || 1).unwrap();
         assert!(!queue.on_leader_change(false));
-        let context = queue.next_question(ZERO, || 2).unwrap();
+        let context = queue.next_request(ZERO, || 2).unwrap();
         assert!(queue.on_read_state(&context, Index(0), &applied, ZERO));
         assert_eq!(read.try_recv(), Ok(Some(Ok(()))));
     }
@@ -218,7 +219,7 @@ mod tests {
     fn a_round_times_out() {
         let mut queue = ReadIndexQueue::default();
         let mut read = push_read(&mut queue);
-        queue.next_question(RETRY, || 1).unwrap();
+        queue.next_request(RETRY, || 1).unwrap();
         assert!(!queue.expire(ZERO));
         assert!(queue.expire(RETRY));
         assert_eq!(read.try_recv(), Ok(Some(Err(Error::Timeout))));

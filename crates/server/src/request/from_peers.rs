@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use backend::check_snapshot_database;
-use failpoint::failpoint;
+use failpoint::failpoint_async;
 use lease::RenewError;
 use membership::Member;
 use proto::etcdserverpb as pb;
@@ -71,7 +71,7 @@ impl Server {
         if message.kind == MessageType::MsgSnap {
             return Err(ReceiveError::NoDatabase);
         }
-        self.hand_on(message)
+        self.deliver(message)
     }
 
     fn check_sender(&self, message: &raft::Message) -> Result<(), ReceiveError> {
@@ -86,7 +86,7 @@ impl Server {
         if message.kind.is_local() { Err(ReceiveError::Local) } else { Ok(()) }
     }
 
-    fn hand_on(&self, message: raft::Message) -> Result<(), ReceiveError> {
+    fn deliver(&self, message: raft::Message) -> Result<(), ReceiveError> {
         let permit = self.inner.raft.peer_inbox.try_acquire(&message).ok_or(ReceiveError::Full)?;
         let is_taken =
             self.inner.raft.push(Event::PeerMessage { message: Box::new(message), permit });
@@ -113,7 +113,7 @@ impl Server {
         let received = self.receive_database(database)?;
         self.check_database(received.path(), applied)?;
         let bytes = received.bytes();
-        self.keep(received, applied, message)?;
+        self.store_and_deliver(received, applied, message)?;
         let took = seconds(began, self.now());
         self.metrics().snap_db_save_total_duration.observe(took);
         Ok(bytes)
@@ -130,8 +130,9 @@ impl Server {
     /// Gives a database its final name and hands the message to Raft. If Raft does not take it, the
     /// database is deleted.
     ///
-    /// A database of that name that exists already stays, because Raft may have been told of it.
-    fn keep(
+    /// An existing database of that name stays, because the raft loop may already have a message
+    /// that refers to it.
+    fn store_and_deliver(
         &self,
         received: ReceivedDb<'_>,
         applied: (Index, Term),
@@ -141,10 +142,10 @@ impl Server {
         let _naming = self.inner.snapshot_files.naming.lock();
         if let Some(path) = files.find_durable_db(index)? {
             self.check_database(&path, applied)?;
-            return Ok(self.hand_on(message)?);
+            return Ok(self.deliver(message)?);
         }
         received.keep(index)?;
-        Ok(self.hand_on(message).inspect_err(|_| files.remove_db(index))?)
+        Ok(self.deliver(message).inspect_err(|_| files.remove_db(index))?)
     }
 
     /// Checks that a file is a sound database with the applied index and term of a snapshot.
@@ -188,7 +189,7 @@ impl Server {
             return Err(RenewError::NotPrimary.into());
         }
         self.catch_up().await?;
-        failpoint!("beforeServeHTTPLeaseRenew");
+        failpoint_async!("beforeServeHTTPLeaseRenew");
         self.renew(id).await
     }
 
@@ -201,7 +202,7 @@ impl Server {
         r: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         self.catch_up().await?;
-        failpoint!("beforeLookupWhenForwardLeaseTimeToLive");
+        failpoint_async!("beforeLookupWhenForwardLeaseTimeToLive");
         let (state, id) = (self.state(), LeaseId(r.id));
         let time = state.lessor.time_to_live(id, self.now()).ok_or(RenewError::NotFound)?;
         let ttl = time.remaining.ok_or(RenewError::NotPrimary)?;

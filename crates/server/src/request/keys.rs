@@ -11,6 +11,7 @@ use super::Credentials;
 use super::wait::within;
 use crate::apply::Refusal;
 use crate::error::Error;
+use crate::quota::QuotaCost;
 use crate::server::Server;
 use crate::state::StateMachine;
 use sync::oneshot;
@@ -18,7 +19,7 @@ use sync::oneshot;
 /// The interval at which a waiter of a compaction checks that the state machine still exists.
 const COMPACTION_POLL: Duration = Duration::from_secs(1);
 /// Pause before a commit is submitted again to a full pool.
-const COMMIT_RETRY: Duration = Duration::from_millis(100);
+pub(super) const COMMIT_RETRY: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Puts a key.
@@ -124,14 +125,13 @@ impl Server {
         Ok(())
     }
 
-    /// Checks that the quota has space for a cost ([`crate::quota`]). If not, raises the alarm
-    /// before it returns.
+    /// Checks that the quota has space for a request. If not, raises the alarm before it returns.
     ///
     /// # Errors
     /// The quota is exceeded.
-    pub async fn check_quota(&self, cost: u64) -> Result<(), Error> {
+    pub async fn check_quota(&self, request: &impl QuotaCost) -> Result<(), Error> {
         let state = self.state();
-        if state.retained.quota.is_available(state.backend.size(), cost) {
+        if state.retained.quota.is_available(state.backend.size(), request.cost()) {
             return Ok(());
         }
         let (kind, local) = (pb::AlarmType::Nospace, self.local());

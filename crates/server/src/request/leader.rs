@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::server::Server;
 
 /// The divisor of the election timeout that gives the leader lease: other clocks may run faster.
-const MANDATE_SHARE: u32 = 2;
+const LEADER_LEASE_SHARE: u32 = 2;
 
 /// The location of the leader.
 #[derive(Debug)]
@@ -50,16 +50,16 @@ impl Server {
 
     /// Confirms that this member still leads and has applied everything from earlier leaders. A
     /// member that was paused, is partitioned or hangs in a disk write may not know of a new
-    /// leader. So it asks a quorum, unless its leader lease is still valid.
+    /// leader. So it queries a quorum, unless its leader lease is still valid.
     ///
     /// ```text
-    ///   asked ──► a quorum confirms ─────────────────────► another member may campaign
+    ///   request ► a quorum confirms ─────────────────────► another member may campaign
     ///     │◄──────── leader lease ────────►│                 │
     ///     │◄────── election timeout, on the fastest clock ──►│
     /// ```
     pub(super) async fn is_still_leader(&self) -> bool {
-        let (progress, asked) = (&self.inner.raft.progress, self.now());
-        if progress.is_sole_leader() || progress.has_leader_lease(asked) {
+        let (progress, requested) = (&self.inner.raft.progress, self.now());
+        if progress.is_sole_leader() || progress.has_leader_lease(requested) {
             return true;
         }
         let term = self.term();
@@ -71,8 +71,8 @@ impl Server {
         if leads {
             progress.extend_leader_lease(
                 term,
-                asked,
-                self.config().election_timeout() / MANDATE_SHARE,
+                requested,
+                self.config().election_timeout() / LEADER_LEASE_SHARE,
             );
         }
         if !leads {

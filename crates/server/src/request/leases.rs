@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use failpoint::failpoint;
+use failpoint::failpoint_async;
 use lease::{RenewError, Renewal};
 use membership::Member;
 use proto::etcdserverpb as pb;
@@ -114,6 +114,9 @@ impl Server {
 
     /// Renews a lease after its checkpoint is cleared, or waits until it is revoked.
     pub(super) async fn renew(&self, id: LeaseId) -> Result<i64, Error> {
+        if self.state().lessor.contains(id) {
+            failpoint_async!("beforeCheckpointInLeaseRenew");
+        }
         loop {
             match self.state().lessor.renew(id, self.now())? {
                 Renewal::Renewed { ttl } => return Ok(ttl),
@@ -125,7 +128,6 @@ impl Server {
     }
 
     async fn clear_checkpoint(&self, id: LeaseId) -> Result<(), Error> {
-        failpoint!("beforeCheckpointInLeaseRenew");
         let checkpoints = vec![pb::LeaseCheckpoint { id: id.0, remaining_ttl: 0 }];
         self.propose(pb::LeaseCheckpointRequest { checkpoints })?.await?.into_reply()
     }
@@ -163,7 +165,7 @@ impl Server {
             self.pause(RETRY, deadline).await?;
         }
         self.catch_up().await?;
-        failpoint!("beforeLookupWhenLeaseTimeToLive");
+        failpoint_async!("beforeLookupWhenLeaseTimeToLive");
         self.local_lease_details(r)
     }
 

@@ -1,5 +1,7 @@
 //! Maintenance: alarms go through the log; everything else concerns the local member only.
 
+use std::time::Duration;
+
 use crate::quota;
 use backend::schema::{ignored_by_hash, version};
 use backend::{Backend, DefragmentError};
@@ -12,8 +14,11 @@ use crate::metrics::seconds;
 use crate::server::Server;
 use crate::units::signed;
 
-/// The etcd release that this server is compatible with and reports; clients choose features by it.
-pub const SERVER_VERSION: &str = "3.7.1";
+/// The version that this server reports.
+pub const SERVER_VERSION: &str = types::ETCD_VERSION;
+
+/// The pause before a database is defragmented that replaces another.
+const REPLACED_RETRY: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Raises, clears or lists alarms.
@@ -118,14 +123,22 @@ impl Server {
     pub async fn defragment(&self, credentials: &Credentials) -> Result<(), Error> {
         self.check_admin(credentials).await?;
         tracing::info!("starting defragment");
-        let (state, server) = (self.state(), self.clone());
-        let defragment = move || server.measured_defragment(&state.backend);
-        if let Err(error) = self.run_blocking(&self.inner.pools.long, defragment).await? {
-            tracing::warn!(%error, "failed to defragment");
-            return Err(Error::Fault(error.to_string()));
+        while let Err(error) = self.defragment_now().await? {
+            if !error.is_replaced() {
+                tracing::warn!(%error, "failed to defragment");
+                return Err(Error::Fault(error.to_string()));
+            }
+            // Compat: as in etcd, the request waits for the database that a leader sent.
+            self.sleep(REPLACED_RETRY).await?;
         }
         tracing::info!("finished defragment");
         Ok(())
+    }
+
+    async fn defragment_now(&self) -> Result<Result<(), DefragmentError>, Error> {
+        let (state, server) = (self.state(), self.clone());
+        let defragment = move || server.measured_defragment(&state.backend);
+        self.run_blocking(&self.inner.pools.long, defragment).await
     }
 
     fn measured_defragment(&self, backend: &Backend) -> Result<(), DefragmentError> {

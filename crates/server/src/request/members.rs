@@ -97,13 +97,13 @@ impl Server {
                 }
             }
             if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
-                let asked = self.transport().request_promotion(
+                let promotion = self.transport().request_promotion(
                     &leader,
                     id,
                     credentials.token.clone(),
                     self.time_left(deadline),
                 );
-                match asked.await {
+                match promotion.await {
                     Ok(members) => return Ok(members),
                     Err(PeerRequestError::Members(refused)) => return Err(refused.into()),
                     Err(PeerRequestError::Unsafe(refused)) => return Err(refused.into()),

@@ -34,9 +34,9 @@ pub struct Reading {
     pub(super) server: Server,
     pub(super) state: Arc<StateMachine>,
     pub(super) caller: AuthInfo,
-    /// When the read was requested.
-    asked: Duration,
-    /// When the required entries were applied.
+    /// The time when the read was requested.
+    requested: Duration,
+    /// The time when the required entries were applied.
     began: Duration,
 }
 
@@ -50,9 +50,10 @@ impl Server {
         credentials: &Credentials,
         linearizable: bool,
     ) -> Result<Reading, Error> {
-        let (asked, began) = self.read_began(linearizable, credentials.timings.as_ref()).await?;
+        let (requested, began) =
+            self.wait_for_read_index(linearizable, credentials.timings.as_ref()).await?;
         let caller = self.auth_info(credentials).await?.unwrap_or_default();
-        Ok(Reading { server: self.clone(), state: self.state(), caller, asked, began })
+        Ok(Reading { server: self.clone(), state: self.state(), caller, requested, began })
     }
 
     /// Begins to read a range. Compat: as in etcd, a range that cannot begin counts as failed; a
@@ -65,12 +66,12 @@ impl Server {
         credentials: &Credentials,
         request: &pb::RangeRequest,
     ) -> Result<Reading, Error> {
-        let asked = self.now();
+        let requested = self.now();
         let reading = self.read(credentials, !request.serializable).await;
         if reading.is_err() {
             let found = |_: &Reading| String::new();
             let slow = SlowRead { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
-            self.read_ended(Op::Range, asked, &reading, false, slow);
+            self.record_read(Op::Range, requested, &reading, false, slow);
         }
         reading
     }
@@ -80,37 +81,37 @@ impl Server {
     /// # Errors
     /// The read index could not be confirmed.
     pub async fn read_as_root(&self, linearizable: bool) -> Result<Reading, Error> {
-        let asked = self.now();
-        let (asked, began) = self.read_began(linearizable, None).await.inspect_err(|_| {
-            let took = self.now().saturating_sub(asked);
-            self.metrics().request_duration.observe(Op::Range, false, took);
-        })?;
+        let requested = self.now();
+        let (requested, began) =
+            self.wait_for_read_index(linearizable, None).await.inspect_err(|_| {
+                let took = self.now().saturating_sub(requested);
+                self.metrics().request_duration.observe(Op::Range, false, took);
+            })?;
         let state = self.state();
         let caller = state.auth.root_info();
-        Ok(Reading { server: self.clone(), state, caller, asked, began })
+        Ok(Reading { server: self.clone(), state, caller, requested, began })
     }
 
     /// Waits for the read index. Returns when the read was requested and when it may begin.
-    async fn read_began(
+    async fn wait_for_read_index(
         &self,
         linearizable: bool,
         timings: Option<&Arc<StageTimings>>,
     ) -> Result<(Duration, Duration), Error> {
-        let asked = self.now();
+        let requested = self.now();
         if !linearizable {
-            return Ok((asked, asked));
+            return Ok((requested, requested));
         }
-        let note =
-            |moment, now| timings.into_iter().for_each(|timings| timings.record(moment, now));
-        note(RequestStage::ReadAsked, asked);
+        let note = |stage, now| timings.into_iter().for_each(|timings| timings.record(stage, now));
+        note(RequestStage::ReadRequested, requested);
         self.linearizable_timed(timings.cloned()).await?;
         let began = self.now();
         note(RequestStage::ReadBegan, began);
-        Ok((asked, began))
+        Ok((requested, began))
     }
 
     /// Counts a read and logs a slow one.
-    fn read_ended<T>(
+    fn record_read<T>(
         &self,
         op: Op,
         began: Duration,
@@ -149,7 +150,7 @@ impl Reading {
             format!("range_response_count:{} size:{size}", range.kvs.len())
         };
         let slow = SlowRead { prefix: READ_ONLY_RANGE, request: &Loggable(request), found };
-        self.server.read_ended(Op::Range, self.asked, &result, result.is_ok(), slow);
+        self.server.record_read(Op::Range, self.requested, &result, result.is_ok(), slow);
         result
     }
 
@@ -182,7 +183,7 @@ impl Reading {
         let slow = SlowRead { prefix: "read-only txn ", request: &Loggable(request), found };
         // Compat: as in etcd, without the wait for the read index, and a denied one is no failure.
         let success = matches!(result, Ok(_) | Err(Error::Refused(Refusal::Auth(_))));
-        self.server.read_ended(Op::ReadonlyTxn, self.began, &result, success, slow);
+        self.server.record_read(Op::ReadonlyTxn, self.began, &result, success, slow);
         result
     }
 

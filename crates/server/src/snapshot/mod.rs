@@ -56,8 +56,8 @@ pub(crate) struct Snapshot {
 pub(crate) enum SnapshotWork {
     /// Take a snapshot.
     Take(Snapshot),
-    /// Send a snapshot to a peer. The database that is sent is newer than the message of consensus
-    /// says.
+    /// Send a snapshot to a peer. The database that is sent is newer than the index in the raft
+    /// message.
     Send(Box<Message>),
 }
 
@@ -120,9 +120,9 @@ impl SnapshotStage {
         let image = self.state.get().backend.snapshot()?;
         let view = View::of_file(image.clone());
         let (index, term) = meta::applied(&view)?;
-        let wanted = message.snapshot.as_ref().map_or(Index::ZERO, |it| it.metadata.index);
-        if index < wanted {
-            tracing::info!(to = %message.to, applied_index = index.0, wanted_index = wanted.0, "the database to send is older than the requested snapshot");
+        let requested = message.snapshot.as_ref().map_or(Index::ZERO, |it| it.metadata.index);
+        if index < requested {
+            tracing::info!(to = %message.to, applied_index = index.0, requested_index = requested.0, "not sending a snapshot: the database is older than requested");
             self.raft.push(Event::SnapshotSent { to: message.to, arrived: false });
             return Ok(());
         }

@@ -20,6 +20,7 @@ use anyhow::bail;
 use env::{Fault, SeededRandom, SimDisk};
 use raft::Entry;
 use server::Applied;
+use testkit::waiting::step_until;
 
 use crate::support::{Member, Observed, Setup, Workload};
 
@@ -246,18 +247,21 @@ fn repeated_crashes_under_load_do_not_change_the_state_13766() {
         let mut random = SeededRandom::new(seed);
         let mut disk = SimDisk::new(seed);
         let mut durable = 0;
-        loop {
+        step_until("the whole log is applied", || {
             disk.fail_change(random.below(50), Fault::Crash);
             match apply_until_crash(&disk, &log, &mut random, &mut durable) {
                 Ok(member) => {
                     let last = log.states.last().unwrap();
                     Observed::of(&member.machine).assert_same(last, &format!("load {seed}"));
-                    break;
+                    true
                 }
-                Err(_) => disk = disk.power_cut(random.next()),
+                Err(_) => {
+                    disk = disk.power_cut(random.next());
+                    crashes += 1;
+                    false
+                }
             }
-            crashes += 1;
-        }
+        });
     }
     assert!(crashes > 100, "only {crashes} crashes");
 }

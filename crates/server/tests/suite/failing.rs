@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use env::{Clock, Disk, Fault, File, Kind, Open, OsClock, OsRandom, SimDisk};
+use env::{Clock, Disk, Fault, File, Kind, Open, OsClock, SimDisk};
 use proto::etcdserverpb as pb;
-use server::{Credentials, Error, Member, NoPeers, Platform, Server, ServerConfig, StopReason};
-use testkit::waiting::block_on;
+use server::{Credentials, Error, Server, StopReason};
+use testkit::waiting::{block_on, step_until};
+use testmember::TestMember;
 
 const ANONYMOUS: &Credentials = &Credentials { token: None, common_name: None, timings: None };
 const WAL_DIR: &str = "/log/wal";
@@ -93,7 +94,7 @@ impl Clock for PanickingClock {
 }
 
 struct FaultyMember {
-    member: Member,
+    member: TestMember,
     server: Server,
     rest: SimDisk,
     clock: Arc<PanickingClock>,
@@ -103,17 +104,11 @@ impl FaultyMember {
     fn start() -> FaultyMember {
         let (log, rest) = (SimDisk::new(1), SimDisk::new(2));
         let clock = Arc::new(PanickingClock::default());
-        let mut config = ServerConfig::new("default", "/data");
-        config.wal_dir = Some(PathBuf::from(WAL_DIR));
-        config.heartbeat = Duration::from_millis(10);
-        let disk = Arc::new(SplitDisk { log, rest: rest.clone() });
-        let shared: Arc<PanickingClock> = Arc::clone(&clock);
-        let platform = Platform { disk, clock: shared, random: Box::new(OsRandom) };
-        let registry = prometheus::Registry::new();
-        let member = Member::start(config, platform, Arc::new(NoPeers), &registry).unwrap();
-        block_on(member.published()).unwrap();
-        let server = member.server().clone();
-        FaultyMember { member, server, rest, clock }
+        let disk = SplitDisk { log, rest: rest.clone() };
+        let member = TestMember::builder().disk(Arc::new(disk)).clock(Arc::clone(&clock) as _);
+        let member = member.config(|config| config.wal_dir = Some(PathBuf::from(WAL_DIR))).start();
+        member.wait_until_published();
+        FaultyMember { server: member.server(), member, rest, clock }
     }
 
     /// Puts a key. The member may stop before it replies.
@@ -124,7 +119,7 @@ impl FaultyMember {
     }
 
     /// Waits until the member stops. Returns the cause.
-    fn wait_for_fault(self) -> String {
+    fn wait_for_fault(mut self) -> String {
         let reason = block_on(self.server.stopped());
         drop(self.server);
         assert_eq!(self.member.stop(), reason, "the first stop reason is final");
@@ -159,14 +154,16 @@ fn a_panic_in_a_worker_thread_stops_the_member() {
     faulty.put();
     faulty.put();
     faulty.clock.set(Some("pool-"));
-    // Repeats until a worker gets a turn of compaction before the commit thread does.
-    for revision in 2.. {
+    let mut revision = 1;
+    step_until("a worker gets a turn of compaction before the commit thread does", || {
+        revision += 1;
         let physical = pb::CompactionRequest { revision, physical: true };
-        if block_on(faulty.server.compact(ANONYMOUS, physical)).is_err() {
-            break;
+        let has_failed = block_on(faulty.server.compact(ANONYMOUS, physical)).is_err();
+        if !has_failed {
+            faulty.put();
         }
-        faulty.put();
-    }
+        has_failed
+    });
     let reason = faulty.wait_for_fault();
     assert!(reason.starts_with("a thread panicked: pool-"), "{reason}");
 }
@@ -184,15 +181,16 @@ fn a_panic_of_the_commit_thread_stops_the_member() {
 #[test]
 fn a_panic_of_the_commit_thread_during_shutdown_is_the_stop_reason() {
     let faulty = FaultyMember::start();
-    loop {
+    step_until("the put is pending when the commit thread is about to panic", || {
         faulty.put();
         faulty.clock.set(Some("commit"));
-        if faulty.server.state().backend.stats().pending.ops > 0 {
-            break;
+        let is_pending = faulty.server.state().backend.stats().pending.ops > 0;
+        if !is_pending {
+            faulty.clock.set(None);
         }
-        faulty.clock.set(None);
-    }
-    let FaultyMember { member, server, .. } = faulty;
+        is_pending
+    });
+    let FaultyMember { mut member, server, .. } = faulty;
     drop(server);
     let reason = fault(&member.stop());
     assert!(reason.ends_with("the commit thread panicked: injected panic"), "{reason}");

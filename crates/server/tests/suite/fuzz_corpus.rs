@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus. Each input reaches code that no other input does.
+//! Replays the seeds of the fuzz target `apply`. Each input reaches code that no other input does.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::exercise::exercise;
 
 #[test]
 fn every_input_of_the_corpus_passes_without_a_panic() {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "fuzz/corpus/apply"].iter().collect();
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/apply"].iter().collect();
     let mut inputs: Vec<PathBuf> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     inputs.sort();

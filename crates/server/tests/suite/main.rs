@@ -23,13 +23,13 @@ mod conf_changes;
 mod crash;
 mod determinism;
 mod entries;
-#[path = "../../fuzz/src/exercise.rs"]
 mod exercise;
 mod failing;
 mod fuzz_corpus;
 mod named_bugs;
 mod permissions;
 mod requests;
+mod robustness_record;
 mod running;
 mod scripts;
 mod support;

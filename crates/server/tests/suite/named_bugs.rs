@@ -5,6 +5,7 @@ use env::{Fault, SimDisk};
 use prost::Message as _;
 use proto::etcdserverpb::InternalRaftRequest as Request;
 use raft::Entry;
+use testkit::waiting::STEPS_MAX;
 use types::{Index, Term};
 
 use crate::support::observe::pairs;
@@ -60,14 +61,17 @@ fn commit(member: &Member) -> anyhow::Result<()> {
 /// Commits after the entry and after each turn of compaction.
 fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     commit(member)?;
-    while member.machine.store.turn_compaction()? != mvcc::CompactionTurn::Idle {
+    for _ in 0..STEPS_MAX {
+        if member.machine.store.turn_compaction()? == mvcc::CompactionTurn::Idle {
+            return Ok(());
+        }
         commit(member)?;
     }
-    Ok(())
+    panic!("not reached in {STEPS_MAX} steps: the compaction is finished");
 }
 
-/// Those releases could make the consistent index durable before the effects of its entry, which
-/// were then lost.
+/// Releases with the bug could make the consistent index durable before the effects of its entry,
+/// which were then lost.
 #[test]
 fn the_applied_index_is_durable_with_its_data_3_5_0_to_3_5_2() {
     let puts: Vec<Request> = (0..12).map(|n| req::put("k", &[n], 0)).collect();

@@ -1,29 +1,33 @@
-//! Generates requests: few keys, so that clients conflict; unique values, so that each write can be
-//! identified.
+//! Generates random requests. Keys are few, so that clients conflict; values are unique, so that
+//! each write can be identified.
 
 use env::SeededRandom;
 use history::record::{
     Compare, Delete, Op, Put, Range, Relation, Request, Span, Target, Txn, WatchRequest,
 };
+use simkit::RandomExt as _;
 
 /// Number of keys.
 const KEYS: u64 = 6;
-/// End of the key range.
+/// End of the range of all keys, which are `k0`, `k1`, …
 const KEYS_END: &str = "l";
-/// Maximum distance of historic reads and compactions.
-const PAST_MAX: u64 = 12;
-/// Number of known leases that are reused.
+/// Historical reads and compactions are fewer than this many revisions below the highest one seen.
+const PAST_REVISIONS: u64 = 12;
+/// Number of the latest leases that requests refer to.
 const LEASES_MAX: usize = 4;
-/// TTLs in seconds; the cluster grants at least two.
+/// TTLs in seconds; the cluster grants at least 2 seconds.
 const TTLS_S: [i64; 5] = [1, 2, 3, 5, 9];
 
 /// Generates requests.
 #[derive(Debug)]
 pub(crate) struct RequestGenerator {
     pub(crate) random: SeededRandom,
+    /// Number of generated values.
     values: u64,
+    /// The latest granted leases.
     leases: Vec<i64>,
-    leases_made: i64,
+    /// Number of generated lease ids.
+    leases_granted: i64,
     /// Highest revision that a client has seen.
     pub(crate) revision: i64,
 }
@@ -31,7 +35,7 @@ pub(crate) struct RequestGenerator {
 impl RequestGenerator {
     pub(crate) fn new(seed: u64) -> RequestGenerator {
         let random = SeededRandom::new(seed);
-        RequestGenerator { random, values: 0, leases: Vec::new(), leases_made: 0, revision: 1 }
+        RequestGenerator { random, values: 0, leases: Vec::new(), leases_granted: 0, revision: 1 }
     }
 
     /// Returns a random request.
@@ -40,22 +44,22 @@ impl RequestGenerator {
             0..32 => Request::Put(self.put()),
             32..40 => Request::Delete(self.delete()),
             40..60 => Request::Range(Range::now(self.span())),
-            60..68 => Request::Range(self.other_range()),
+            60..68 => Request::Range(self.range_with_option()),
             68..84 => Request::Txn(self.txn()),
             84..88 => self.grant(),
             88..93 => Request::KeepAlive { lease: self.lease() },
             93..95 => Request::Revoke { lease: self.lease() },
-            _ => Request::Compact { revision: self.past() },
+            _ => Request::Compact { revision: self.past_revision() },
         }
     }
 
-    /// Returns a write, which shows progress.
+    /// Returns a put without a lease, which every member can serve.
     pub(crate) fn plain_put(&mut self) -> Request {
         let key = self.key();
         Request::Put(Put { key, value: self.value(), lease: 0, prev_kv: false })
     }
 
-    /// Returns a watch from some revision on.
+    /// Returns a watch from a revision on.
     pub(crate) fn watch(&mut self, start: i64) -> WatchRequest {
         let span = if self.random.chance(1, 2) { all() } else { self.span() };
         WatchRequest {
@@ -72,9 +76,9 @@ impl RequestGenerator {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        // Occasionally a value larger than a page.
-        let long = if self.random.chance(1, 40) { "x".repeat(2000) } else { String::new() };
-        format!("v{}{long}", self.values)
+        // Some values are larger than a page.
+        let padding = if self.random.chance(1, 40) { "x".repeat(2000) } else { String::new() };
+        format!("v{}{padding}", self.values)
     }
 
     fn span(&mut self) -> Span {
@@ -89,29 +93,24 @@ impl RequestGenerator {
         }
     }
 
-    fn past(&mut self) -> i64 {
-        let back = i64::try_from(self.random.below(PAST_MAX)).unwrap_or(0);
-        (self.revision - back).max(1)
+    /// Returns a recent revision.
+    fn past_revision(&mut self) -> i64 {
+        let distance = i64::try_from(self.random.below(PAST_REVISIONS)).unwrap_or(0);
+        (self.revision - distance).max(1)
     }
 
     fn lease(&mut self) -> i64 {
-        let count = self.leases.len() as u64;
-        if count == 0 {
-            return 1;
-        }
-        let place = usize::try_from(self.random.below(count)).unwrap_or(0);
-        self.leases[place]
+        self.random.pick_any(&self.leases).unwrap_or(1)
     }
 
     fn grant(&mut self) -> Request {
-        self.leases_made += 1;
-        let lease = 1000 + self.leases_made;
+        self.leases_granted += 1;
+        let lease = 1000 + self.leases_granted;
         self.leases.push(lease);
         if self.leases.len() > LEASES_MAX {
             self.leases.remove(0);
         }
-        let place = usize::try_from(self.random.below(TTLS_S.len() as u64)).unwrap_or(0);
-        Request::Grant { lease, ttl_s: TTLS_S[place] }
+        Request::Grant { lease, ttl_s: self.random.pick(&TTLS_S) }
     }
 
     fn put(&mut self) -> Put {
@@ -124,18 +123,19 @@ impl RequestGenerator {
         Delete { span: self.span(), prev_kv: self.random.chance(1, 3) }
     }
 
-    fn other_range(&mut self) -> Range {
+    /// Returns a serializable, historical, limited or counting read.
+    fn range_with_option(&mut self) -> Range {
         let mut range = Range::now(self.span());
         match self.random.below(4) {
             0 => range.serializable = true,
-            1 => range.revision = self.past(),
+            1 => range.revision = self.past_revision(),
             2 => range.limit = 2,
             _ => range.count_only = true,
         }
         range
     }
 
-    /// Writes no key twice in a branch, since validation rejects that.
+    /// Returns a transaction that writes no key twice in a branch, since validation rejects that.
     fn txn(&mut self) -> Txn {
         let compares = (0..self.random.below(3)).map(|_| self.compare()).collect();
         let (then, otherwise) = (self.ops(), self.ops());
@@ -166,15 +166,15 @@ impl RequestGenerator {
         let to = match self.random.below(5) {
             0 => Target::Value(format!("v{}", self.random.below(self.values + 1))),
             1 => Target::Version(i64::try_from(self.random.below(4)).unwrap_or(0)),
-            2 => Target::Create(self.past()),
-            3 => Target::Mod(self.past()),
+            2 => Target::Create(self.past_revision()),
+            3 => Target::Mod(self.past_revision()),
             _ => Target::Lease(self.lease()),
         };
         Compare { span: self.span(), is, to }
     }
 }
 
-/// The range of all keys.
+/// Returns the range of all keys.
 fn all() -> Span {
     Span::between("k", KEYS_END)
 }

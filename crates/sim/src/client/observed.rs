@@ -1,7 +1,7 @@
 //! Converts responses and errors to their recorded form.
 //!
-//! The verdict depends on what counts as *refused*: only requests that were certainly not executed
-//! and never will be.
+//! An error counts as *refused* only if the request was certainly not executed and never will be;
+//! the verdict of the checker depends on it.
 
 use history::record::{Body, Event, Kv, Refusal, Response, WatchBody};
 use mvcc::watch::{Response as WatchResponse, WatchedEvent};
@@ -49,7 +49,7 @@ fn txn_body(txn: &TxnResult) -> Body {
         OpResult::Put(put) => put_body(put),
         OpResult::DeleteRange(deleted) => delete_body(deleted),
         OpResult::Txn(txn) => txn_body(txn),
-        // No client request has this result.
+        // No request of a client has this result, and the checker reports it as malformed.
         OpResult::Nothing => Body::Compact,
     };
     Body::Txn { succeeded: txn.succeeded, results: txn.responses.iter().map(result).collect() }
@@ -84,7 +84,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Converts a watch response.
-pub(super) fn news(response: &WatchResponse) -> WatchBody {
+pub(super) fn watch_body(response: &WatchResponse) -> WatchBody {
     if response.canceled {
         return WatchBody::Canceled { compact_revision: response.compact_revision };
     }

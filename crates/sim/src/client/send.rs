@@ -1,4 +1,4 @@
-//! Sends a recorded request to a member, as one of etcd's requests.
+//! Converts a recorded request to etcd's form and sends it to a member.
 
 use std::pin::Pin;
 
@@ -12,16 +12,20 @@ use server::{Credentials, Error, Server};
 
 use super::observed;
 
-/// A pending response.
-pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
+/// A response in flight.
+pub(crate) type ResponseFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
 /// Credentials without a user.
 pub(crate) fn anonymous() -> Credentials {
     Credentials::default()
 }
 
-/// Sends a request to a member.
-pub(crate) fn ask(server: Server, request: &Request, is_physical: bool) -> Answer<Response> {
+/// Sends a request to a member. `is_physical` concerns compactions only.
+pub(crate) fn send(
+    server: Server,
+    request: &Request,
+    is_physical: bool,
+) -> ResponseFuture<Response> {
     match request {
         Request::Put(put) => {
             let put = to_put(put);
@@ -36,11 +40,11 @@ pub(crate) fn ask(server: Server, request: &Request, is_physical: bool) -> Answe
         Request::Range(range) => {
             let range = to_range(range);
             Box::pin(async move {
-                let reading = server.read_range(&anonymous(), &range).await?;
-                Ok(observed::range(&reading.range(&range)?))
+                let view = server.read_range(&anonymous(), &range).await?;
+                Ok(observed::range(&view.range(&range)?))
             })
         }
-        Request::Txn(txn) => ask_txn(server, to_txn(txn)),
+        Request::Txn(txn) => send_txn(server, to_txn(txn)),
         Request::Grant { lease, ttl_s } => {
             let grant = pb::LeaseGrantRequest { id: *lease, ttl: *ttl_s };
             Box::pin(async move {
@@ -57,7 +61,7 @@ pub(crate) fn ask(server: Server, request: &Request, is_physical: bool) -> Answe
         Request::KeepAlive { lease } => {
             let lease = *lease;
             Box::pin(async move {
-                // Takes the header before the response, as the API does.
+                // The API, too, takes the revision of the header before it renews the lease.
                 let revision = server.state().store.current();
                 let ttl_s = server.lease_renew(&anonymous(), lease).await?;
                 Ok(Response { revision, body: Body::KeepAlive { ttl_s } })
@@ -73,16 +77,16 @@ pub(crate) fn ask(server: Server, request: &Request, is_physical: bool) -> Answe
     }
 }
 
-/// Read-only transactions do not go through the log, as in the API.
-fn ask_txn(server: Server, txn: pb::TxnRequest) -> Answer<Response> {
+/// Sends a transaction. A read-only one does not go through the log, as in the API.
+fn send_txn(server: Server, txn: pb::TxnRequest) -> ResponseFuture<Response> {
     Box::pin(async move {
-        let done = if mvcc::txn::is_read_only(&txn) {
+        let result = if mvcc::txn::is_read_only(&txn) {
             let is_linearizable = !mvcc::txn::is_serializable(&txn);
             server.read(&anonymous(), is_linearizable).await?.txn(&txn)?
         } else {
             server.txn(&anonymous(), txn).await?
         };
-        Ok(observed::txn(&done))
+        Ok(observed::txn(&result))
     })
 }
 
@@ -99,7 +103,7 @@ fn to_put(put: &Put) -> pb::PutRequest {
 fn to_delete(delete: &Delete) -> pb::DeleteRangeRequest {
     pb::DeleteRangeRequest {
         key: delete.span.key.clone().into(),
-        range_end: end(&delete.span),
+        range_end: range_end(&delete.span),
         prev_kv: delete.prev_kv,
     }
 }
@@ -107,7 +111,7 @@ fn to_delete(delete: &Delete) -> pb::DeleteRangeRequest {
 fn to_range(range: &Range) -> pb::RangeRequest {
     pb::RangeRequest {
         key: range.span.key.clone().into(),
-        range_end: end(&range.span),
+        range_end: range_end(&range.span),
         revision: range.revision,
         limit: range.limit,
         count_only: range.count_only,
@@ -152,12 +156,12 @@ fn to_compare(compare: &Compare) -> pb::Compare {
         result: result.into(),
         target: target.into(),
         key: compare.span.key.clone().into(),
-        range_end: end(&compare.span),
+        range_end: range_end(&compare.span),
         target_union: Some(to),
     }
 }
 
-/// The end of a range in etcd's form: empty for a single key.
-pub(super) fn end(span: &Span) -> bytes::Bytes {
+/// Returns the `range_end` of a span: empty for a single key.
+pub(super) fn range_end(span: &Span) -> bytes::Bytes {
     span.end.clone().unwrap_or_default().into()
 }

@@ -1,5 +1,6 @@
-//! A watching client that resumes at another member when its own fails. It reads only after a
-//! wake-up, so a missing wake-up is detected.
+//! A watching client that resumes at another member when its own fails.
+//!
+//! The client reads only after a wake-up, so that a missing wake-up makes the scenario fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,94 +13,98 @@ use server::Server;
 use types::MemberId;
 
 use super::generate::RequestGenerator;
-use super::{Reach, nanos, observed, send};
+use super::{Reachable, nanos, observed, send};
 use crate::journal::Journal;
 
 /// An idle watcher opens a watch once in this many steps, on average.
-const BEGIN_STEPS: u64 = 10;
-/// Average steps between progress requests.
+const OPEN_STEPS: u64 = 10;
+/// A watcher requests a progress notification once in this many steps, on average.
 const PROGRESS_STEPS: u64 = 60;
-/// Average steps between voluntary moves to another member.
+/// A watcher moves to another member once in this many steps, on average.
 const MOVE_STEPS: u64 = 1500;
-/// Average steps between reads; a slow reader exercises backpressure.
+/// A watcher reads once in this many steps, on average; a slow reader exercises backpressure.
 const READ_STEPS: u64 = 3;
-/// A new range is chosen after one in this many watches.
-const FORGET: u64 = 4;
+/// A watcher chooses a new range instead of resuming once in this many watches, on average.
+const NEW_RANGE_WATCHES: u64 = 4;
 
 /// A watching client.
 pub(super) struct Watcher {
-    number: u64,
+    /// Client number.
+    client: u64,
     /// The watched range, and the revision to resume from.
-    wants: Option<WatchRequest>,
-    open: Option<Open>,
+    resume_request: Option<WatchRequest>,
+    open: Option<OpenWatch>,
 }
 
 /// An open watch.
-struct Open {
+struct OpenWatch {
     member: MemberId,
     stream: Stream,
-    /// Set when there is something to read.
+    /// Whether the stream was woken since the last read.
     is_woken: Arc<AtomicBool>,
     watch: Watch,
 }
 
 impl Watcher {
-    pub(super) fn new(number: u64) -> Watcher {
-        Watcher { number, wants: None, open: None }
+    pub(super) fn new(client: u64) -> Watcher {
+        Watcher { client, resume_request: None, open: None }
     }
 
+    /// Opens a watch if there is none, moves to another member, or reads responses.
     pub(super) fn step(
         &mut self,
-        reach: &Reach<'_>,
+        reachable: &Reachable<'_>,
         generator: &mut RequestGenerator,
         history: &mut History,
         journal: &mut Journal,
     ) {
         let server = self.open.as_ref().and_then(|open| {
-            reach.servers.iter().find(|server| server.local() == open.member).copied()
+            reachable.servers.iter().find(|server| server.local() == open.member).copied()
         });
         match server {
-            None if generator.random.chance(1, BEGIN_STEPS) => {
+            None if generator.random.chance(1, OPEN_STEPS) => {
                 self.end(history);
-                if let Some(server) = reach.any(generator) {
-                    self.begin(server, generator, journal, reach.now);
+                if let Some(server) = reachable.any(generator) {
+                    self.open(server, generator, journal, reachable.now);
                 }
             }
             None => {}
             Some(_) if generator.random.chance(1, MOVE_STEPS) => self.end(history),
-            Some(server) => self.go_on(server, reach.now, generator, history, journal),
+            Some(server) => self.read_responses(server, reachable.now, generator, history, journal),
         }
     }
 
-    fn begin(
+    /// Opens a watch at a member.
+    fn open(
         &mut self,
         server: &Server,
         generator: &mut RequestGenerator,
         journal: &mut Journal,
         now: Duration,
     ) {
-        if self.wants.is_none() || generator.random.chance(1, FORGET) {
-            let back = i64::try_from(generator.random.below(20)).unwrap_or(0);
-            let start = if back < 5 { 0 } else { (generator.revision - back).max(1) };
-            self.wants = Some(generator.watch(start));
+        if self.resume_request.is_none() || generator.random.chance(1, NEW_RANGE_WATCHES) {
+            let distance = i64::try_from(generator.random.below(20)).unwrap_or(0);
+            let start = if distance < 5 { 0 } else { (generator.revision - distance).max(1) };
+            self.resume_request = Some(generator.watch(start));
         }
-        let Some(request) = self.wants.clone() else { return };
+        let Some(request) = self.resume_request.clone() else { return };
         let (state, member) = (server.state(), server.local());
         let is_woken = Arc::new(AtomicBool::new(false));
         let wake = Arc::clone(&is_woken);
         let wake = Arc::new(move || wake.store(true, Ordering::Relaxed));
         let stream = state.store.watch_stream(wake, server.now(), Duration::ZERO);
-        let is_notified = generator.random.chance(1, 2);
-        if stream.create(&to_create(&request, is_notified)).is_err() {
+        let progress_notify = generator.random.chance(1, 2);
+        if stream.create(&to_create(&request, progress_notify)).is_err() {
             return;
         }
-        let number = self.number;
-        journal.note(now, || format!("{member}: client {number}: {request}"));
-        let watch = Watch { client: number, member: member.0, request, responses: Vec::new() };
-        self.open = Some(Open { member, stream, is_woken, watch });
+        let client = self.client;
+        journal.note(now, || format!("{member}: client {client}: {request}"));
+        let watch = Watch { client, member: member.0, request, responses: Vec::new() };
+        self.open = Some(OpenWatch { member, stream, is_woken, watch });
     }
 
-    fn go_on(
+    /// Requests progress notifications and reads responses.
+    fn read_responses(
         &mut self,
         server: &Server,
         now: Duration,
@@ -117,7 +122,7 @@ impl Watcher {
             return;
         }
         let mut is_over = false;
-        let mut parts = Vec::new();
+        let mut fragments = Vec::new();
         loop {
             let state = server.state();
             let Ok(next) = open.stream.next(&state.store) else {
@@ -127,15 +132,15 @@ impl Watcher {
             };
             let Some(mut response) = next else { break };
             is_over |= response.canceled;
-            parts.append(&mut response.events);
+            fragments.append(&mut response.events);
             if !response.fragment {
-                response.events = std::mem::take(&mut parts);
-                let body = observed::news(&response);
+                response.events = std::mem::take(&mut fragments);
+                let body = observed::watch_body(&response);
                 let (at_ns, revision) = (nanos(now), response.revision);
                 let response = WatchResponse { at_ns, revision, body };
                 journal.note(now, || describe(open, &response));
-                if let Some(wants) = &mut self.wants {
-                    wants.start = next_start(wants.start, &response);
+                if let Some(request) = &mut self.resume_request {
+                    request.start = next_start(request.start, &response);
                 }
                 open.watch.responses.push(response);
             }
@@ -145,22 +150,23 @@ impl Watcher {
         }
     }
 
-    /// Whether the member has delivered everything up to a revision, by an event or by a progress
-    /// notification. As in etcd, a watcher with a future start revision receives no progress before
-    /// it.
-    pub(super) fn has_heard(&self, revision: i64) -> bool {
-        let Some(Open { watch, .. }) = &self.open else { return false };
-        let tells = |response: &WatchResponse| match &response.body {
+    /// Returns whether the member has delivered all events up to a revision, as an event or a
+    /// progress notification shows.
+    pub(super) fn has_reached(&self, revision: i64) -> bool {
+        let Some(OpenWatch { watch, .. }) = &self.open else { return false };
+        let shows_revision = |response: &WatchResponse| match &response.body {
             WatchBody::Events(events) => events.iter().any(|event| event.kv.modified >= revision),
             WatchBody::Progress => response.revision >= revision,
+            // Compat: as in etcd, a watcher with a future start revision receives no progress
+            // notification before it.
             WatchBody::Created => watch.request.start > revision,
             WatchBody::Canceled { .. } => false,
         };
-        watch.responses.iter().any(tells)
+        watch.responses.iter().any(shows_revision)
     }
 
-    /// Handles the loss of its member.
-    pub(super) fn lose(&mut self, member: MemberId, history: &mut History) {
+    /// Ends the open watch if it is at this member, which has stopped.
+    pub(super) fn disconnect(&mut self, member: MemberId, history: &mut History) {
         if self.open.as_ref().is_some_and(|open| open.member == member) {
             self.end(history);
         }
@@ -172,7 +178,7 @@ impl Watcher {
     }
 }
 
-/// The revision to resume from after a response.
+/// Returns the revision to resume from after a response.
 fn next_start(start: i64, response: &WatchResponse) -> i64 {
     let next = match &response.body {
         WatchBody::Created if start == 0 => response.revision + 1,
@@ -189,7 +195,7 @@ fn next_start(start: i64, response: &WatchResponse) -> i64 {
 fn to_create(request: &WatchRequest, progress_notify: bool) -> CreateRequest {
     CreateRequest {
         key: request.span.key.clone().into(),
-        range_end: send::end(&request.span),
+        range_end: send::range_end(&request.span),
         start_revision: request.start,
         filters: Filters { no_put: request.no_put, no_delete: request.no_delete },
         progress_notify,
@@ -198,7 +204,7 @@ fn to_create(request: &WatchRequest, progress_notify: bool) -> CreateRequest {
     }
 }
 
-fn describe(open: &Open, response: &WatchResponse) -> String {
+fn describe(open: &OpenWatch, response: &WatchResponse) -> String {
     let WatchResponse { revision, body, .. } = response;
-    format!("{}: client {}: told at {revision}: {body:?}", open.member, open.watch.client)
+    format!("{}: client {}: received at {revision}: {body:?}", open.member, open.watch.client)
 }

@@ -1,81 +1,60 @@
 //! Scenarios from seeds: under all faults, one store explains every observation of the clients.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::AddAssign;
 
-use sim::{Counts, Failure, Fault, Scenario};
+use sim::{Counts, Fault, FaultCounts, Scenario};
+use simkit::{Outcome, Results, Seeds, number_from_env};
 
 /// Number of scenarios in an ordinary run.
 const SEEDS: u64 = 80;
 
-/// Returns a number from the environment.
-fn from_env(name: &str, ordinary: u64) -> u64 {
-    std::env::var(name).map_or(ordinary, |number| number.parse().unwrap())
+/// Statistics of several scenarios.
+#[derive(Default)]
+struct Totals {
+    counts: Counts,
+    faults: FaultCounts,
 }
 
-/// Returns the command that repeats a seed in detail.
-fn repeat(seed: u64) -> String {
-    format!("repeat: cargo xtask sim --from {seed} --seeds 1")
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.counts += other.counts;
+        self.faults += other.faults;
+    }
 }
 
-/// Runs scenarios on all cores. Returns the failures and the statistics.
-fn run_all(from: u64, seeds: u64) -> (Vec<Failure>, Counts) {
-    let next = AtomicU64::new(from);
-    let results = Mutex::new((Vec::new(), Counts::default(), 0));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds {
-                        return;
-                    }
-                    let end = Scenario::new(seed).run();
-                    let (failures, total, count) = &mut *results.lock().unwrap();
-                    *count += 1;
-                    match end {
-                        Ok(report) => *total += report.counts,
-                        Err(failure) => {
-                            println!("{failure}\n{}", repeat(seed));
-                            failures.push(failure);
-                        }
-                    }
-                    if *count % 50 == 0 {
-                        println!("{count} of {seeds} scenarios, {} failed", failures.len());
-                    }
-                }
-            });
+/// Runs scenarios on all cores.
+fn run_all(from: u64, count: u64) -> Results<Totals, String> {
+    let repeat = |seed| format!("cargo xtask sim --from {seed} --seeds 1");
+    Seeds { from, count, keep_going: true, repeat }.run(|seed| match Scenario::new(seed).run() {
+        Ok(report) => {
+            let totals = Totals { counts: report.counts, faults: report.faults };
+            Outcome { totals, failure: None }
         }
-    });
-    let (failures, total, _) = results.into_inner().unwrap();
-    (failures, total)
+        Err(failure) => Outcome { totals: Totals::default(), failure: Some(failure.reason) },
+    })
 }
 
 #[test]
 fn scenarios_pass() {
-    let (from, seeds) = (from_env("BOWLINE_SIM_FROM", 0), from_env("BOWLINE_SIM_SEEDS", SEEDS));
-    let (failures, total) = run_all(from, seeds);
-    println!("{total:?}");
-    let mut failed: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
-    failed.sort_unstable();
-    if let Some(seed) = failed.first() {
+    let from = number_from_env("BOWLINE_SIM_FROM", 0);
+    let results = run_all(from, number_from_env("BOWLINE_SIM_SEEDS", SEEDS));
+    println!("{}{:?}", results.totals.counts, results.totals.faults);
+    if let Some(first) = results.failures.first() {
         // Repeats the first failure with a journal.
-        println!("{}", Scenario::new(*seed).run_with_journal().unwrap_err());
+        println!("{}", Scenario::new(first.seed).run_with_journal().unwrap_err());
     }
-    let commands: Vec<_> = failed.iter().copied().map(repeat).collect();
-    assert!(failed.is_empty(), "these seeds failed: {failed:?}\n{}", commands.join("\n"));
+    results.assert_passed();
 }
 
 /// Every kind of event and fault has to occur.
 #[test]
 fn scenarios_are_eventful() {
-    let (_, total) = run_all(5000, 12);
-    let Counts { starts, joined, removed, promoted, snapshots, answered, unknown, .. } = total;
-    let least = [starts, joined, removed, promoted, snapshots, unknown].into_iter().min();
-    assert!(least > Some(1) && answered > 1000 && total.events > 100, "{total:?}");
-    for (kind, count) in Fault::ALL.into_iter().zip(total.faults) {
-        assert!(count > 0, "{kind:?} never occurs");
+    let Totals { counts, faults } = run_all(5000, 12).totals;
+    let Counts { starts, joined, removed, promoted, snapshots, answered, unknown, .. } = counts;
+    let rarest = [starts, joined, removed, promoted, snapshots, unknown].into_iter().min();
+    assert!(rarest > Some(1) && answered > 1000 && counts.events > 100, "{counts}");
+    for kind in Fault::ALL {
+        assert!(faults.of(kind) > 0, "{kind:?} never occurs");
     }
 }
 

@@ -43,7 +43,7 @@ impl Case {
         self.args.iter().find(|arg| arg.key == key)
     }
 
-    /// Whether `key` or `key=true` is given. Absent and `key=false` both mean no.
+    /// Returns whether `key` or `key=true` is given. Absent and `key=false` both mean no.
     pub fn flag(&self, key: &str) -> bool {
         match self.arg(key) {
             None => false,
@@ -101,7 +101,7 @@ impl Case {
     pub fn allow(&self, keys: &[&str]) {
         let odd = |arg: &&Arg| !arg.vals.is_empty() && !keys.contains(&arg.key.as_str());
         if let Some(arg) = self.args.iter().find(odd) {
-            self.fail(format_args!("\"{}\" is none of {keys:?}", arg.key));
+            self.fail(format_args!("unknown key \"{}\", expected one of {keys:?}", arg.key));
         }
     }
 
@@ -110,9 +110,9 @@ impl Case {
         format!("{}:{}", self.file, self.line)
     }
 
-    /// Panics with location, directive and `why`.
-    pub fn fail(&self, why: impl fmt::Display) -> ! {
-        panic!("{}: {self}: {why}", self.at())
+    /// Panics with location, directive and reason.
+    pub fn fail(&self, reason: impl fmt::Display) -> ! {
+        panic!("{}: {self}: {reason}", self.at())
     }
 
     fn read<T>(&self, of: &str, value: &str) -> T
@@ -121,12 +121,12 @@ impl Case {
     {
         match value.trim().parse() {
             Ok(value) => value,
-            Err(why) => self.fail(format_args!("value \"{value}\" of \"{of}\": {why}")),
+            Err(error) => self.fail(format_args!("value \"{value}\" of \"{of}\": {error}")),
         }
     }
 }
 
-/// The directive on one line.
+/// Writes the directive on one line.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cmd)?;
@@ -184,7 +184,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = r#"script:1: c votes=y: "votes" is none of ["voters"]"#)]
+    #[should_panic(
+        expected = r#"script:1: c votes=y: unknown key "votes", expected one of ["voters"]"#
+    )]
     fn an_unknown_key_panics() {
         case("c votes=y").allow(&["voters"]);
     }

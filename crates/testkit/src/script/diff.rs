@@ -18,7 +18,7 @@ pub(super) fn diff(expected: &str, actual: &str) -> String {
     render(&compare(&expected, &actual))
 }
 
-/// Aligns both along a longest common subsequence.
+/// Aligns both texts along a longest common subsequence.
 fn compare<'a>(expected: &[&'a str], actual: &[&'a str]) -> Vec<Line<'a>> {
     let common = common_lengths(expected, actual);
     let (mut e, mut a) = (0, 0);
@@ -39,7 +39,8 @@ fn compare<'a>(expected: &[&'a str], actual: &[&'a str]) -> Vec<Line<'a>> {
     lines
 }
 
-/// At `[e][a]`, the length of the longest common subsequence of `expected[e..]` and `actual[a..]`.
+/// Returns a table that has, at `[e][a]`, the length of the longest common subsequence of
+/// `expected[e..]` and `actual[a..]`.
 fn common_lengths(expected: &[&str], actual: &[&str]) -> Vec<Vec<usize>> {
     let mut lengths = vec![vec![0; actual.len() + 1]; expected.len() + 1];
     for e in (0..expected.len()).rev() {

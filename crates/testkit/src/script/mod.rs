@@ -27,8 +27,8 @@
 //! - `subtest name` and `subtest end` group cases for the reader, and are skipped.
 //!
 //! A test passes a function from [`Case`] to output to [`run()`] (one file) or [`run_dir`] (a
-//! folder, with a new handler per file). All cases run, all differences are reported, then the test
-//! fails:
+//! directory, with a new handler per file). All cases run, all differences are reported, then the
+//! test fails:
 //!
 //! ```no_run
 //! use testkit::script::{self, Case};

@@ -31,7 +31,7 @@ pub struct ParseError {
 
 /// The ways in which a case can be malformed.
 #[derive(Debug, Error, PartialEq)]
-#[expect(missing_docs, reason = "the texts say it")]
+#[expect(missing_docs, reason = "the error texts document the variants")]
 pub enum Reason {
     #[error("an argument without a key: {found}")]
     NoKey { found: String },
@@ -130,7 +130,7 @@ fn take_output(lines: &mut Lines<'_>) -> Result<(String, Range<usize>), Reason> 
     Ok((expected, start..lines.start))
 }
 
-/// Moves past the next two separators in a row and returns where they begin.
+/// Moves past the next two separators in a row and returns the offset of the first.
 fn skip_to_doubled_separator(lines: &mut Lines<'_>) -> Result<usize, Reason> {
     loop {
         let end = lines.start;

@@ -16,22 +16,22 @@ pub struct RewriteError {
 }
 
 impl Script {
-    /// Returns the script with the output of `actual(case)` where it is some.
+    /// Returns the script with the outputs that `actual` returns; `None` keeps the expected one.
     ///
     /// The result is parsed again, and rejected if it does not yield these outputs.
     pub fn rewrite(
         &self,
         mut actual: impl FnMut(&Case) -> Option<String>,
     ) -> Result<String, RewriteError> {
-        let meant: Vec<String> = self
+        let outputs: Vec<String> = self
             .cases
             .iter()
             .map(|case| actual(case).unwrap_or_else(|| case.expected.clone()))
             .collect();
-        let text = self.splice(&meant);
-        let reads = Script::parse(&text).map(|script| script.cases).unwrap_or_default();
+        let text = self.splice(&outputs);
+        let parsed = Script::parse(&text).map(|script| script.cases).unwrap_or_default();
         for (i, case) in self.cases.iter().enumerate() {
-            if reads.get(i).is_none_or(|read| read.expected != meant[i]) {
+            if parsed.get(i).is_none_or(|case| case.expected != outputs[i]) {
                 return Err(RewriteError { line: case.line });
             }
         }
@@ -97,17 +97,17 @@ mod tests {
     #[test]
     fn output_appears_and_disappears() {
         let text = rewrite(TEXT, &[("a", ""), ("b", "was empty\n")]).unwrap();
-        let meant = TEXT.replace("old\n", "").replace("b\n----\n", "b\n----\nwas empty\n");
-        assert_eq!(text, meant);
+        let outputs = TEXT.replace("old\n", "").replace("b\n----\n", "b\n----\nwas empty\n");
+        assert_eq!(text, outputs);
     }
 
     #[test]
     fn separators_are_doubled_only_when_needed() {
         let text = rewrite(TEXT, &[("a", "p\n \nq\n"), ("c", "plain\n")]).unwrap();
-        let meant = TEXT
+        let outputs = TEXT
             .replace("old\n", "----\np\n \nq\n----\n----\n")
             .replace("----\nx\n\ny\n----\n----\n", "plain\n");
-        assert_eq!(text, meant);
+        assert_eq!(text, outputs);
         assert!(
             rewrite(TEXT, &[("a", "p\n----\nq\n")])
                 .unwrap()

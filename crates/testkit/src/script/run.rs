@@ -26,13 +26,13 @@ where
     Runner::from_env().run_dir(dir, new_handler)
 }
 
-/// Returns the folder of etcd-io/raft's published cases for `area` (`quorum`, `confchange`,
+/// Returns the directory of etcd-io/raft's published cases for `area` (`quorum`, `confchange`,
 /// `interaction`).
 ///
-/// The environment variable `RAFT_CASES` names the folder that contains them; they are not part of
-/// this repository. Without it, a message is printed and no published case runs; an empty folder
-/// fails in [`run_dir`]. A relative path starts at the root of the workspace, since cargo runs each
-/// test in its own package.
+/// The environment variable `RAFT_CASES` names the directory that contains them; they are not part
+/// of this repository. Without it, a message is printed and no published case runs; an empty
+/// directory fails in [`run_dir`]. A relative path starts at the root of the workspace, since cargo
+/// runs each test in its own package.
 pub fn published(area: &str) -> Option<PathBuf> {
     let home = env::var_os("RAFT_CASES").map(PathBuf::from);
     if home.is_none() {
@@ -42,7 +42,8 @@ pub fn published(area: &str) -> Option<PathBuf> {
     Some(root.unwrap_or_default().join(home?).join(area))
 }
 
-/// A normaliser that drops log lines: `INFO`, `DEBUG`, `WARN` or `ERROR` after the indent.
+/// Removes log lines, for [`Runner::normalise`]: lines with `INFO`, `DEBUG`, `WARN` or `ERROR`
+/// after the indent.
 pub fn without_log_lines(output: &str) -> String {
     let is_log = |line: &str| {
         let level = line.split_whitespace().next().unwrap_or_default();
@@ -57,17 +58,17 @@ type Normaliser = Box<dyn Fn(&str) -> String>;
 #[derive(Default)]
 pub struct Runner {
     normalise: Option<Normaliser>,
-    /// Folder of the crates whose `testdata` is rewritten.
+    /// Directory of the crates whose `testdata` is rewritten.
     rewrite_in: Option<PathBuf>,
 }
 
-/// Why a run failed.
+/// The error of a run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// A file or folder could not be read.
+    /// A file or directory could not be read.
     #[error("read {path}: {source}")]
     Read {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// Cause.
         source: io::Error,
@@ -83,7 +84,7 @@ pub enum RunError {
     /// No case ran, so nothing was tested.
     #[error("{path} has no cases")]
     NoCases {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
     /// Some outputs differ.
@@ -135,10 +136,11 @@ fn summary(mismatches: &[Mismatch], ran: usize) -> String {
 }
 
 impl Runner {
-    /// Compares, or rewrites the files of this workspace with `BOWLINE_REWRITE=1`.
+    /// Returns a runner that compares, or with `BOWLINE_REWRITE=1` rewrites the files of this
+    /// workspace.
     pub fn from_env() -> Runner {
         let rewrite = env::var_os("BOWLINE_REWRITE").is_some_and(|value| value == "1");
-        // Cargo sets this to the folder of the test's package, which is among our crates.
+        // Cargo sets this to the directory of the test's package, which is among our crates.
         let package = env::var_os("CARGO_MANIFEST_DIR").filter(|_| rewrite).map(PathBuf::from);
         let crates = package.as_deref().and_then(Path::parent);
         Runner { rewrite_in: crates.map(Path::to_owned), ..Runner::default() }
@@ -157,7 +159,7 @@ impl Runner {
         or_panic(self.try_run(path, handler))
     }
 
-    /// Runs a folder like the function [`run_dir`].
+    /// Runs a directory like the function [`run_dir`].
     #[track_caller]
     pub fn run_dir<H>(&self, dir: impl AsRef<Path>, new_handler: impl FnMut() -> H) -> usize
     where
@@ -234,7 +236,7 @@ impl Runner {
         self.normalise.as_ref().map_or_else(|| output.to_owned(), |normalise| normalise(output))
     }
 
-    /// Whether a file is in the `testdata` of one of our crates.
+    /// Returns whether a file is in the `testdata` of one of our crates.
     fn may_rewrite(&self, path: &Path) -> bool {
         let inside = |crates: &PathBuf| {
             let (path, crates) = (path.canonicalize().ok()?, crates.canonicalize().ok()?);
@@ -265,7 +267,7 @@ impl Runner {
     }
 }
 
-/// Panics at the line of the caller.
+/// Returns the number of cases, or panics at the line of the caller.
 #[track_caller]
 fn or_panic(result: Result<usize, RunError>) -> usize {
     match result {
@@ -316,13 +318,13 @@ impl Drop for PrintLocationOnPanic<'_> {
     }
 }
 
-/// All scripts under `dir`, at any depth, sorted.
+/// Returns all scripts under `dir`, at any depth, sorted.
 fn scripts_under(dir: &Path) -> Result<Vec<PathBuf>, RunError> {
     let failed = |source| RunError::Read { path: dir.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if passed_over(&path) {
+        if is_ignored(&path) {
             continue;
         }
         if path.is_dir() {
@@ -335,7 +337,7 @@ fn scripts_under(dir: &Path) -> Result<Vec<PathBuf>, RunError> {
     Ok(files)
 }
 
-fn passed_over(path: &Path) -> bool {
+fn is_ignored(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with(['.', '#']) || name.ends_with('~') || name.ends_with(".md")
 }

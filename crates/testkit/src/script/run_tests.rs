@@ -1,12 +1,12 @@
-//! Tests of the runner, on small files in a temporary folder.
+//! Tests of the runner, on small files in a temporary directory.
 
 use super::*;
 
-/// A folder that looks like the crates of a workspace, removed with the test.
+/// A directory that looks like the crates of a workspace, removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// `test` makes the folder unique among concurrent tests.
+    /// `test` makes the directory unique among concurrent tests.
     fn new(test: &str, files: &[(&str, &str)]) -> Folder {
         let name = format!("bowline-testkit-{}-{test}", std::process::id());
         let folder = Folder(env::temp_dir().join(name));
@@ -113,7 +113,7 @@ fn lines_that_begin_with_a_level_are_log_lines() {
 }
 
 #[test]
-fn a_folder_runs_in_order_with_a_fresh_handler_per_file() {
+fn a_directory_runs_in_order_with_a_fresh_handler_per_file() {
     let one = "count\n----\ncase 1\n";
     let files = [("z/b", one), ("a", one), ("z/a", one), ("README.md", "x"), (".hidden", "x")];
     let folder = Folder::new("dir", &files);
@@ -126,7 +126,7 @@ fn a_folder_runs_in_order_with_a_fresh_handler_per_file() {
 }
 
 #[test]
-fn mismatches_of_all_files_of_a_folder_are_reported() {
+fn mismatches_of_all_files_of_a_directory_are_reported() {
     let bad = "echo\n----\nx\n";
     let folder = Folder::new("dirbad", &[("a", bad), ("b", GOOD), ("c", bad)]);
     match Runner::default().try_run_dir(&folder.0, counter).unwrap_err() {
@@ -136,7 +136,7 @@ fn mismatches_of_all_files_of_a_folder_are_reported() {
 }
 
 #[test]
-fn a_folder_or_file_without_cases_fails() {
+fn a_directory_or_file_without_cases_fails() {
     let folder = Folder::new("none", &[("a/README.md", "x"), ("b/empty", "# Nothing.\n")]);
     for dir in ["a", "b"] {
         let error = Runner::default().try_run_dir(folder.path(dir), counter).unwrap_err();
@@ -160,8 +160,8 @@ fn rewriting_puts_actual_output_into_our_files() {
     let text = "# Why.\n\n\necho  x=( 1 )\nhi\n----\nold\n\n\n# Then.\ncount\n----";
     let folder = Folder::new("rewrite", &[(path, text)]);
     assert_eq!(folder.rewriter().try_run(folder.path(path), counter()).unwrap(), 2);
-    let meant = "# Why.\n\n\necho  x=( 1 )\nhi\n----\nhi\n\n\n# Then.\ncount\n----\ncase 2\n";
-    assert_eq!(folder.text(path), meant);
+    let expected = "# Why.\n\n\necho  x=( 1 )\nhi\n----\nhi\n\n\n# Then.\ncount\n----\ncase 2\n";
+    assert_eq!(folder.text(path), expected);
     assert_eq!(Runner::default().try_run(folder.path(path), counter()).unwrap(), 2);
 }
 

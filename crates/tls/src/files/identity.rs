@@ -110,6 +110,9 @@ impl Identity {
 fn chain(file: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
     match found {
+        Ok(chain) if chain.is_empty() && PrivateKeyDer::from_pem_slice(bytes).is_ok() => {
+            Err(LoadError::KeyAsCertificate { file: file.to_owned() })
+        }
         Ok(chain) if chain.is_empty() => Err(LoadError::NoCertificate { file: file.to_owned() }),
         Ok(chain) => Ok(chain),
         Err(error) => {
@@ -126,6 +129,9 @@ fn private_key(
     use rustls::pki_types::pem::Error;
     let unreadable = |reason: String| LoadError::Key { file: file.to_owned(), reason };
     let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        Error::NoItemsFound if CertificateDer::from_pem_slice(bytes).is_ok() => {
+            LoadError::CertificateAsKey { file: file.to_owned() }
+        }
         Error::NoItemsFound => LoadError::NoKey { file: file.to_owned() },
         other => unreadable(other.to_string()),
     })?;

@@ -40,7 +40,7 @@ pub enum SelfSignedError {
     /// A file cannot be written.
     #[error("{}: {}", path.display(), gocompat::os_error_text(source))]
     Write {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_validity_and_folders_are_refused() {
+    fn invalid_validity_and_directories_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let refused = |years| {
             generate_self_signed(&dir.path().join("a"), &[], years).unwrap_err().to_string()

@@ -11,12 +11,13 @@ use rustls::{
     ServerConnection,
 };
 use testkit::certs::{Authority, Issued, Subject, Usage, write};
+use testkit::waiting::STEPS_MAX;
 
 use super::*;
 use crate::cipher_suites::CipherSuites;
 use crate::{Version, Versions};
 
-/// A folder with a server certificate, and CAs.
+/// A directory with a server certificate, and CAs.
 struct Fixture {
     folder: tempfile::TempDir,
     servers: Authority,
@@ -123,7 +124,7 @@ struct Admitted {
 }
 
 #[derive(Debug, PartialEq)]
-enum Refused {
+enum HandshakeRefusal {
     /// During the handshake.
     InHandshake(rustls::Error),
     /// After the handshake.
@@ -131,19 +132,20 @@ enum Refused {
 }
 
 /// Performs a handshake in memory, as `net` does.
-fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, Refused> {
+fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, HandshakeRefusal> {
     let generation = tls.current();
     let mut server = Connection::Server(ServerConnection::new(generation.config()).unwrap());
     let name = ServerName::try_from("localhost").unwrap();
     let mut client = Connection::Client(ClientConnection::new(Arc::clone(client), name).unwrap());
-    loop {
+    for round in 0.. {
+        assert!(round < STEPS_MAX, "the handshake does not end");
         let moved = pass(&mut client, &mut server)? + pass(&mut server, &mut client)?;
         if moved == 0 {
             break;
         }
     }
     let admitted = tls.admit(&generation, server.peer_certificates(), None);
-    let name = admitted.map_err(|rejected| Refused::AfterHandshake(rejected.reason))?;
+    let name = admitted.map_err(|rejected| HandshakeRefusal::AfterHandshake(rejected.reason))?;
     let serial = peer_certificate::serial(&client.peer_certificates().unwrap()[0]).unwrap();
     Ok(Admitted {
         name: name.map(|name| name.to_string()),
@@ -152,7 +154,7 @@ fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, Re
     })
 }
 
-fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, Refused> {
+fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, HandshakeRefusal> {
     let mut bytes = Vec::new();
     while from.wants_write() {
         from.write_tls(&mut bytes).unwrap();
@@ -165,18 +167,22 @@ fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, Refused> {
             Err(error @ rustls::Error::AlertReceived(_)) => {
                 panic!("the client failed first: {error}")
             }
-            Err(error) => return Err(Refused::InHandshake(error)),
+            Err(error) => return Err(HandshakeRefusal::InHandshake(error)),
             Ok(_) => {}
         }
     }
     Ok(bytes.len())
 }
 
-fn refused(error: CertificateError) -> Result<Admitted, Refused> {
-    Err(Refused::InHandshake(error.into()))
+fn refused(error: CertificateError) -> Result<Admitted, HandshakeRefusal> {
+    Err(HandshakeRefusal::InHandshake(error.into()))
 }
 
-fn admitted(name: Option<&str>, server_serial: u64, resumed: bool) -> Result<Admitted, Refused> {
+fn admitted(
+    name: Option<&str>,
+    server_serial: u64,
+    resumed: bool,
+) -> Result<Admitted, HandshakeRefusal> {
     Ok(Admitted { name: name.map(ToOwned::to_owned), server_serial, resumed })
 }
 
@@ -200,7 +206,7 @@ fn trusted_clients_are_admitted_with_their_common_name() {
     assert_eq!(handshake(&server, &fixture.client_named("", 3)), admitted(Some(""), 1, false));
     assert_eq!(
         handshake(&server, &fixture.client(None)),
-        Err(Refused::InHandshake(rustls::Error::NoCertificatesPresented))
+        Err(HandshakeRefusal::InHandshake(rustls::Error::NoCertificatesPresented))
     );
     let untrusted = Authority::new("strangers").issue(&Subject::default());
     assert_eq!(
@@ -216,10 +222,10 @@ fn invalid_client_certificates_are_refused() {
     let with = |subject: Subject<'_>| {
         handshake(&server, &fixture.client(Some(&fixture.clients.issue(&subject)))).map_err(
             |turned| match turned {
-                Refused::InHandshake(error) => {
+                HandshakeRefusal::InHandshake(error) => {
                     crate::handshake_error_text(&io::Error::other(error))
                 }
-                Refused::AfterHandshake(why) => why.to_string(),
+                HandshakeRefusal::AfterHandshake(why) => why.to_string(),
             },
         )
     };
@@ -230,6 +236,21 @@ fn invalid_client_certificates_are_refused() {
     let usage = with(Subject { usage: Usage::Server, ..Subject::default() }).unwrap_err();
     assert!(usage.contains("x509: certificate specifies an incompatible key usage"), "{usage}");
     assert!(with(Subject { usage: Usage::Unspecified, ..Subject::default() }).is_ok());
+}
+
+#[test]
+fn a_client_certificate_for_any_purpose_is_verified_like_others() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.strict());
+    let any = Subject { usage: Usage::Any, ..Subject::default() };
+    let with = |authority: &Authority, subject: &Subject<'_>| {
+        handshake(&server, &fixture.client(Some(&authority.issue(subject))))
+    };
+    assert!(with(&fixture.clients, &any).is_ok());
+    assert!(with(&Authority::new("strangers"), &any).is_err());
+    assert!(with(&Authority::new("clients"), &any).is_err(), "only the name is right");
+    assert!(with(&fixture.clients, &Subject { days: (-3, -1), ..any }).is_err());
+    assert!(with(&fixture.clients, &Subject { days: (1, 2), ..any }).is_err());
 }
 
 #[test]
@@ -262,7 +283,7 @@ fn revoked_clients_are_rejected() {
     write(&fixture.path("crl"), &fixture.clients.revoke(&[0xf1, 7]));
     let server = fixture.load(Info { crl_file: Some(fixture.path("crl")), ..fixture.strict() });
     let revoked = handshake(&server, &fixture.client_named("alice", 0xf1)).unwrap_err();
-    assert_eq!(revoked, Refused::AfterHandshake(Rejection::Revoked("f1".to_owned())));
+    assert_eq!(revoked, HandshakeRefusal::AfterHandshake(Rejection::Revoked("f1".to_owned())));
     assert_eq!(
         handshake(&server, &fixture.client_named("alice", 8)),
         admitted(Some("alice"), 1, false)
@@ -312,7 +333,7 @@ fn a_session_of_a_revoked_client_is_rejected() {
     write(&fixture.path("crl"), &fixture.clients.revoke(&[2]));
     assert_eq!(
         handshake(&server, &alice),
-        Err(Refused::AfterHandshake(Rejection::Revoked("02".to_owned())))
+        Err(HandshakeRefusal::AfterHandshake(Rejection::Revoked("02".to_owned())))
     );
 }
 
@@ -420,6 +441,14 @@ fn load_errors_name_the_file() {
         (
             "{dir}/empty: tls: failed to find any PEM data in certificate input",
             with(&|info| info.trusted_ca_file = file("empty")),
+        ),
+        (
+            "{dir}/server.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched",
+            with(&|info| info.cert_file = file("server.key")),
+        ),
+        (
+            "{dir}/server.pem: tls: found a certificate rather than a key in the PEM for the private key",
+            with(&|info| info.key_file = file("server.pem")),
         ),
         (
             "{dir}/server.pem and {dir}/other.key: tls: private key does not match public key",

@@ -14,6 +14,7 @@ use crate::error::LoadError;
 use crate::files::identity::Role;
 use crate::files::trust_anchors::TrustAnchors;
 use crate::info::Info;
+use crate::verify::any_usage::{Presented, or_any_usage};
 use crate::verify::peer_certificate::{PeerCertificate, check_self_trusted};
 
 /// The names that are allowed among trusted certificates.
@@ -58,12 +59,14 @@ pub(crate) fn client_verifier(
     // Compat: Go does not send the names of all system CAs to clients.
     let builder = if sends_ca_names { builder } else { builder.clear_root_hint_subjects() };
     let trusted = builder.build().map_err(|error| Error::General(error.to_string()))?;
-    Ok(Arc::new(ClientVerifier { trusted, anchors, allowed }))
+    let provider = Arc::clone(provider);
+    Ok(Arc::new(ClientVerifier { provider, trusted, anchors, allowed }))
 }
 
 /// Accepts trusted certificates with an allowed name.
 #[derive(Debug)]
 struct ClientVerifier {
+    provider: Arc<CryptoProvider>,
     trusted: Arc<dyn ClientCertVerifier>,
     anchors: TrustAnchors,
     allowed: AllowedNames,
@@ -83,7 +86,10 @@ impl ClientCertVerifier for ClientVerifier {
         if self.anchors.contains(end_entity) {
             check_self_trusted(end_entity, Role::Client, now)?;
         } else {
-            self.trusted.verify_client_cert(end_entity, intermediates, now)?;
+            let verdict = self.trusted.verify_client_cert(end_entity, intermediates, now);
+            let presented = Presented { end_entity, intermediates, now };
+            let verdict = verdict.map(drop);
+            or_any_usage(verdict, Role::Client, &presented, &self.anchors, &self.provider)?;
         }
         let certificate =
             PeerCertificate::parse(end_entity).map_err(|_| CertificateError::BadEncoding)?;
@@ -94,25 +100,5 @@ impl ClientCertVerifier for ClientVerifier {
         Err(CertificateError::NotValidForName.into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.trusted.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.trusted.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trusted.supported_verify_schemes()
-    }
+    verify_signatures!();
 }

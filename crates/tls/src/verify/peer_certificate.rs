@@ -67,7 +67,11 @@ pub struct RejectedClient {
 }
 
 impl PeerCertificate {
-    pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<PeerCertificate, Rejection> {
+    /// Parses a certificate.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn parse(der: &CertificateDer<'_>) -> Result<PeerCertificate, Rejection> {
         let certificate = parse(der)?;
         let mut peer = PeerCertificate {
             common_name: common_name(&certificate),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
@@ -24,6 +24,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use crate::files::crl::RevokedSerials;
 use crate::files::identity::Role;
 use crate::files::trust_anchors::TrustAnchors;
+use crate::verify::any_usage::{Presented, or_any_usage};
 use crate::verify::client_verifier::AllowedNames;
 use crate::verify::peer_certificate::{PeerCertificate, check_revoked, check_self_trusted};
 
@@ -49,13 +50,15 @@ impl ServerVerifier {
         if anchors.contains(end_entity) {
             return Ok(check_self_trusted(end_entity, Role::Server, now)?);
         }
-        verify_server_cert_signed_by_trust_anchor(
+        let verdict = verify_server_cert_signed_by_trust_anchor(
             &ParsedCertificate::try_from(end_entity)?,
             &anchors.roots,
             intermediates,
             now,
             self.provider.signature_verification_algorithms.all,
-        )
+        );
+        let presented = Presented { end_entity, intermediates, now };
+        or_any_usage(verdict, Role::Server, &presented, anchors, &self.provider)
     }
 
     fn check_revoked(&self, certificates: &[&CertificateDer<'_>]) -> Result<(), Error> {
@@ -99,27 +102,5 @@ impl ServerCertVerifier for ServerVerifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    verify_signatures!();
 }

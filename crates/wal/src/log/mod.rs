@@ -170,8 +170,8 @@ impl Wal {
     pub fn release_to(&mut self, index: u64) {
         let index = index.min(self.starts.valid());
         // The last segment that begins before the index may hold entries up to it.
-        let beyond = self.held.iter().position(|segment| segment.name.index >= index);
-        let needed = beyond.unwrap_or(self.held.len()).saturating_sub(1);
+        let first_after = self.held.iter().position(|segment| segment.name.index >= index);
+        let needed = first_after.unwrap_or(self.held.len()).saturating_sub(1);
         self.held.drain(..needed);
     }
 

@@ -87,7 +87,7 @@ impl UnreadWal {
 
     /// Durably brings the files into the state of a log that never stopped.
     ///
-    /// The caller acts upon what was read as if it were durable, but it need not be: a killed
+    /// The caller relies on what was read as if it were durable, but it need not be: a killed
     /// process leaves unsynced writes and names.
     fn normalize_files(&mut self) -> Result<(), ReadError> {
         self.remove_leftovers()?;
@@ -115,7 +115,7 @@ impl UnreadWal {
     /// Rewrites the last segment and syncs it.
     ///
     /// A sync alone is not enough. After a failed sync, the system keeps the data in its cache and
-    /// annotations it clean: reads return it, and the next sync succeeds without writing. Only
+    /// marks it clean: reads return it, and the next sync succeeds without writing. Only
     /// rewritten data is sure to be synced.
     fn rewrite_tail(&self) -> Result<(), DiskError> {
         let (file, path) = self.tail();

@@ -12,6 +12,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use failpoint::failpoint;
+
 use super::temp_file::TempFile;
 use super::{DB_SUFFIX, SnapError, Snapshotter};
 use crate::error::DiskError;
@@ -63,6 +65,7 @@ impl ReceivedDb<'_> {
         let ReceivedDb { to, temp_file, bytes } = self;
         let path = to.db_path(index);
         temp_file.rename(&path).map_err(|e| DiskError::new("rename to", &path, e))?;
+        failpoint!("snapDBRenameBeforeDirSync");
         to.sync_dir().inspect_err(|_| to.try_remove(&path))?;
         tracing::info!(file = %path.display(), bytes, "saved a database snapshot");
         Ok(())
@@ -103,8 +106,7 @@ impl Snapshotter {
         self.try_remove(&self.db_path(index));
     }
 
-    /// Removes the snapshot databases before an index, which a snapshot at that index made
-    /// superfluous.
+    /// Removes the snapshot databases before an index, which a snapshot at that index superseded.
     pub fn release_dbs(&self, index: u64) -> Result<(), SnapError> {
         for name in self.names(DB_SUFFIX)? {
             let old = name.strip_suffix(DB_SUFFIX).and_then(hex16).is_some_and(|of| of < index);
@@ -121,6 +123,10 @@ impl Snapshotter {
     }
 
     fn sync_dir(&self) -> Result<(), SnapError> {
+        failpoint!("snapDBDirSyncError", |text| {
+            let error = io::Error::other(text);
+            return Err(DiskError::new("sync", &self.dir, error).into());
+        });
         Ok(self.disk.sync_dir(&self.dir).map_err(|e| DiskError::new("sync", &self.dir, e))?)
     }
 }

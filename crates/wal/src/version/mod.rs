@@ -20,7 +20,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use prost::Message;
-use proto::etcdserverpb::InternalRaftRequest;
+use prost::bytes::Bytes;
+use proto::nested;
 use proto::raftpb::{ConfChange, ConfChangeV2, Entry, EntryType};
 use thiserror::Error;
 
@@ -29,11 +30,11 @@ use annotations::VersionAnnotations;
 /// A release of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// 3 in 3.7.1.
+    /// 3 in 3.7.0.
     pub major: u64,
-    /// 7 in 3.7.1.
+    /// 7 in 3.7.0.
     pub minor: u64,
-    /// 1 in 3.7.1.
+    /// 0 in 3.7.0.
     pub patch: u64,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = InvalidVersion;
 
-    /// Parses `3.7.1`, and `3.7` as `3.7.0`.
+    /// Parses `3.7.2`, and `3.7` as `3.7.0`.
     fn from_str(text: &str) -> Result<Version, InvalidVersion> {
         let mut numbers = text.splitn(3, '.').map(str::parse::<u64>);
         let mut next = || numbers.next().transpose().map_err(|_| InvalidVersion(text.to_owned()));
@@ -115,9 +116,9 @@ pub fn minimal_etcd_version<'a>(
 
 fn entry_version(entry: &Entry) -> Result<Option<Version>, VersionError> {
     let number = entry.r#type.unwrap_or_default();
-    let data = entry.data();
+    let data = entry.data.clone().unwrap_or_default();
     match EntryType::try_from(number) {
-        Ok(EntryType::EntryNormal) => request_version(entry.index(), data).map(Some),
+        Ok(EntryType::EntryNormal) => request_version(entry.index(), &data).map(Some),
         Ok(EntryType::EntryConfChange) => Ok(ConfChange::decode(data).ok().map(|_| Version::V3_0)),
         Ok(EntryType::EntryConfChangeV2) => {
             Ok(ConfChangeV2::decode(data).ok().map(|_| Version::V3_4))
@@ -126,8 +127,8 @@ fn entry_version(entry: &Entry) -> Result<Option<Version>, VersionError> {
     }
 }
 
-fn request_version(index: u64, data: &[u8]) -> Result<Version, VersionError> {
-    let decoded = InternalRaftRequest::decode(data);
+fn request_version(index: u64, data: &Bytes) -> Result<Version, VersionError> {
+    let decoded = nested::decode_request_around_txn(data.clone());
     let request = decoded.map_err(|source| VersionError::Decode { index, source })?;
     let used = VersionAnnotations::get().newest("etcdserverpb.InternalRaftRequest", data).map_err(
         |e| match e {

@@ -1,10 +1,10 @@
 //! The cases of etcd's own test, and some more.
 
-use bytes::Bytes;
 use proto::etcdserverpb::compare::{CompareResult, TargetUnion};
+use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{
-    Compare, DowngradeVersionTestRequest, LeaseCheckpointRequest, PutRequest, RequestHeader,
-    TxnRequest,
+    Compare, DowngradeVersionTestRequest, InternalRaftRequest, LeaseCheckpointRequest, PutRequest,
+    RequestHeader, RequestOp, TxnRequest,
 };
 use proto::membershippb::DowngradeInfoSetRequest;
 use proto::raftpb::{ConfChangeTransition, ConfChangeType};
@@ -92,6 +92,18 @@ fn repeated_fields_are_not_inspected() {
     let compare = Compare { target_union: Some(TargetUnion::Lease(7)), ..Default::default() };
     let txn = TxnRequest { compare: vec![compare], ..Default::default() };
     let request = InternalRaftRequest { txn: Some(txn), ..Default::default() };
+    assert_eq!(of_request(&request), "3.0.0");
+}
+
+#[test]
+fn a_deeply_nested_transaction_is_not_decoded() {
+    let mut txn = TxnRequest::default();
+    for _ in 0..100 {
+        let op = RequestOp { request: Some(Request::RequestTxn(txn)) };
+        txn = TxnRequest { success: vec![op], ..TxnRequest::default() };
+    }
+    let request = InternalRaftRequest { txn: Some(txn), ..Default::default() };
+    assert!(InternalRaftRequest::decode(&request.encode_to_vec()[..]).is_err(), "prost's bound");
     assert_eq!(of_request(&request), "3.0.0");
 }
 

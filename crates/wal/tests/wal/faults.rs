@@ -37,7 +37,7 @@ fn fail(seed: u64, call: u64, fault: Fault, for_good: bool) {
     restart(&disk, &scenario.account, seed ^ call);
 }
 
-/// Restarts the process on the same machine. It acts upon what it reads, so a power cut must not
+/// Restarts the process on the same machine. It relies on what it reads, so a power cut must not
 /// lose that.
 fn restart(disk: &SimDisk, account: &Account, seed: u64) {
     let mut account = account.clone();

@@ -13,7 +13,7 @@ use crate::common::*;
 const SMALL: u64 = 2048;
 const FIRST: &str = "0000000000000000-0000000000000000.wal";
 
-/// The records of a log written by `etcdutl snapshot restore` of 3.7.1, in order; each checksum
+/// The records of a log written by `etcdutl snapshot restore` of etcd 3.7, in order; each checksum
 /// continues from the one before.
 const RESTORED: [&str; 6] = [
     "08041000",
@@ -153,7 +153,7 @@ fn entries_overwrite_uncommitted_ones() {
     assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwritten entries");
 }
 
-/// From the snapshot on, the overwriting entries are not visible. etcd returns the old ones.
+/// Behind the snapshot, the overwriting entries are not visible. etcd returns the old ones.
 #[test]
 fn entries_overwritten_before_a_snapshot_stay_overwritten() {
     let disk = disk(1);

@@ -7,6 +7,7 @@ mod common;
 mod corruption;
 mod crash;
 mod faults;
+mod live;
 mod log;
 mod prepare;
 mod release;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use env::{Disk, Fault, OsDisk};
-use wal::{PrepareTurn, Wal};
+use testkit::waiting::step_until;
+use wal::{PrepareTurn, Preparer, Wal};
 
 use crate::common::*;
 
@@ -12,10 +13,22 @@ const SEGMENT: u64 = 3 << 20;
 /// Saves until the log cuts a segment.
 fn cut(wal: &mut Wal) {
     let seq = wal.written().seq;
-    while wal.written().seq == seq {
+    step_until("the log has cut a segment", || {
         let next = wal.last_index() + 1;
         wal.save(&state(1, 0), &entries(1, next..=next, 500_000), true).unwrap();
-    }
+        wal.written().seq != seq
+    });
+}
+
+/// Prepares a segment. Returns the number of turns that had work.
+fn prepare(preparer: &mut Preparer) -> usize {
+    let mut turns = 0;
+    step_until("a segment is prepared", || {
+        let is_prepared = preparer.turn() != PrepareTurn::Busy;
+        turns += usize::from(!is_prepared);
+        is_prepared
+    });
+    turns
 }
 
 #[test]
@@ -23,10 +36,7 @@ fn a_segment_is_prepared_in_small_steps_and_used() {
     let disk = disk(1);
     let mut wal = create(&disk, SEGMENT);
     let mut preparer = wal.preparer();
-    let mut turns = 0;
-    while preparer.turn() == PrepareTurn::Busy {
-        turns += 1;
-    }
+    let turns = prepare(&mut preparer);
     assert_eq!(turns, 4, "created, and filled in three steps");
     assert_eq!(names(&disk)[0], "0.tmp");
     assert_eq!(disk.contents(path("0.tmp")).unwrap(), vec![0; 3 << 20]);
@@ -49,7 +59,7 @@ fn a_cut_does_not_wait_for_a_segment_in_preparation() {
     assert_eq!((preparer.turn(), preparer.turn()), (PrepareTurn::Busy, PrepareTurn::Busy));
     cut(&mut wal);
     assert_eq!(names(&disk).len(), 3, "two segments, and one in preparation: {:?}", names(&disk));
-    while preparer.turn() == PrepareTurn::Busy {}
+    prepare(&mut preparer);
     let creates = disk.calls().creates;
     cut(&mut wal);
     assert_eq!(disk.calls().creates, creates, "the next cut uses it");
@@ -82,7 +92,7 @@ fn a_preparer_of_a_closed_log_does_not_touch_the_next_log() {
     drop(wal);
     let (wal, _) = reopen(&disk, SEGMENT, &snapshot(0, 0));
     let mut new = wal.preparer();
-    while new.turn() == PrepareTurn::Busy {}
+    prepare(&mut new);
     assert_eq!(old.turn(), PrepareTurn::Done);
     assert_eq!(names(&disk)[0], "0.tmp", "the file of the new log");
 }

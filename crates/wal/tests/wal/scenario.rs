@@ -280,7 +280,7 @@ impl Scenario {
         self.assert_remembered(&contents);
         self.preparer = Some(wal.preparer());
         self.wal = Some(wal);
-        // The caller acts upon what it has read.
+        // The caller relies on what it has read.
         self.account.durable = all;
         Some(())
     }

@@ -15,13 +15,13 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use proto::shape::{Field, Kind, Message};
 
 use super::number;
 
-/// The greatest depth of nested messages: the bound of the decoder (see [`proto`]).
-const DEPTH_MAX: usize = 100;
+/// The greatest depth of nested messages, as in Go.
+const DEPTH_MAX: usize = 10_000;
 
 /// The reason why JSON is not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,11 +30,52 @@ pub(crate) struct ReadError(String);
 
 /// Translates a value to the bytes of a message. The value must have passed
 /// [`split`](super::split).
-pub(crate) fn read(text: &[u8], shape: &Message) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read(text: &[u8], shape: &'static Message) -> Result<Vec<u8>, ReadError> {
     let mut reader = Reader { text, at: 0 };
-    let mut out = Vec::with_capacity(text.len());
-    reader.message(shape, DEPTH_MAX, &mut out)?;
-    Ok(out)
+    let mut out = Output::default();
+    // A list replaces recursion, because the client decides the depth.
+    let mut open = vec![OpenMessage::new(shape)];
+    reader.open(Bracket::Object)?;
+    while let Some(innermost) = open.last_mut() {
+        match reader.next_value(innermost, &mut out)? {
+            Next::Message(_) if open.len() == DEPTH_MAX => return Err(too_deep()),
+            Next::Message(shape) => {
+                reader.open(Bracket::Object)?;
+                out.open();
+                open.push(OpenMessage::new(shape));
+            }
+            Next::Written => {}
+            Next::Closed => {
+                open.pop();
+                out.close();
+            }
+        }
+    }
+    Ok(out.into_bytes())
+}
+
+/// A message whose fields are being read.
+struct OpenMessage {
+    shape: &'static Message,
+    seen: SeenFields,
+    /// The repeated field whose values are being read.
+    list: Option<&'static Field>,
+}
+
+impl OpenMessage {
+    fn new(shape: &'static Message) -> OpenMessage {
+        OpenMessage { shape, seen: SeenFields::default(), list: None }
+    }
+}
+
+/// The next part of a message.
+enum Next {
+    /// The value of a field, which is a message and is still to be read. Its tag is written.
+    Message(&'static Message),
+    /// Another value, or a part without a value.
+    Written,
+    /// The end of the message.
+    Closed,
 }
 
 struct Reader<'a> {
@@ -66,79 +107,71 @@ enum Bracket {
 }
 
 impl<'a> Reader<'a> {
-    fn message(
+    /// Reads the next value of a message.
+    fn next_value(
         &mut self,
-        shape: &Message,
-        depth: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ReadError> {
-        let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
+        message: &mut OpenMessage,
+        out: &mut Output,
+    ) -> Result<Next, ReadError> {
+        let OpenMessage { shape, seen, list } = message;
+        if let Some(field) = *list {
+            if self.peek() != Some(b']') {
+                return self.value(field, out);
+            }
+            self.token()?;
+            *list = None;
+        }
         let token = self.token()?;
-        if token.kind != TokenKind::Open(Bracket::Object) {
-            return Err(self.unexpected(&token));
+        let TokenKind::String(name) = &token.kind else { return Ok(Next::Closed) };
+        let Some(field) = shape.named(name) else {
+            self.skip()?;
+            return Ok(Next::Written);
+        };
+        if !seen.insert(field.number) {
+            let what = format!("duplicate field {}", lossy(token.raw));
+            return Err(self.error_at(token.at, &what));
         }
-        let mut seen = SeenFields::default();
-        loop {
-            let token = self.token()?;
-            let TokenKind::String(name) = &token.kind else { return Ok(()) };
-            let Some(field) = shape.named(name) else {
-                self.skip()?;
-                continue;
-            };
-            if !seen.insert(field.number) {
-                let what = format!("duplicate field {}", lossy(token.raw));
-                return Err(self.error_at(token.at, &what));
-            }
-            if self.peek() == Some(b'n') {
-                self.token()?;
-                continue;
-            }
-            if field.repeated {
-                self.list(field, depth, out)?;
-                continue;
-            }
-            if let Some(oneof) = field.oneof
-                && !seen.choose(oneof)
-            {
-                let name = lossy(token.raw);
-                let what = format!("error parsing {name}, oneof {oneof} is already set");
-                return Err(self.error_at(token.at, &what));
-            }
-            self.value(field, depth, out)?;
+        if self.peek() == Some(b'n') {
+            self.token()?;
+            return Ok(Next::Written);
         }
+        if field.repeated {
+            self.open(Bracket::Array)?;
+            *list = Some(field);
+            return Ok(Next::Written);
+        }
+        if let Some(oneof) = field.oneof
+            && !seen.choose(oneof)
+        {
+            let name = lossy(token.raw);
+            let what = format!("error parsing {name}, oneof {oneof} is already set");
+            return Err(self.error_at(token.at, &what));
+        }
+        self.value(field, out)
     }
 
-    fn list(&mut self, field: &Field, depth: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+    /// Reads an opening bracket.
+    fn open(&mut self, bracket: Bracket) -> Result<(), ReadError> {
         let token = self.token()?;
-        if token.kind != TokenKind::Open(Bracket::Array) {
-            return Err(self.unexpected(&token));
-        }
-        while self.peek() != Some(b']') {
-            self.value(field, depth, out)?;
-        }
-        self.token()?;
-        Ok(())
+        if token.kind == TokenKind::Open(bracket) { Ok(()) } else { Err(self.unexpected(&token)) }
     }
 
-    fn value(&mut self, field: &Field, depth: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+    fn value(&mut self, field: &Field, out: &mut Output) -> Result<Next, ReadError> {
         if let Kind::Message(shape) = field.kind {
-            encode_key(field.number, WireType::LengthDelimited, out);
-            let start = out.len();
-            self.message(shape, depth, out)?;
-            put_length(out, start);
-            return Ok(());
+            encode_key(field.number, WireType::LengthDelimited, &mut out.bytes);
+            return Ok(Next::Message(shape));
         }
         let token = self.token()?;
         match scalar(field.kind, &token.kind) {
             Some(Scalar::Unknown) => {}
-            Some(value) => value.write(field, out),
+            Some(value) => value.write(field, &mut out.bytes),
             None => {
                 let (kind, name, raw) = (kind_name(field.kind), field.json_name, lossy(token.raw));
                 let what = format!("invalid value for {kind} field {name}: {raw}");
                 return Err(self.error_at(token.at, &what));
             }
         }
-        Ok(())
+        Ok(Next::Written)
     }
 
     /// Skips a value.
@@ -354,12 +387,56 @@ impl Scalar {
     }
 }
 
-/// Inserts the length of the bytes from `start` on before them.
-fn put_length(out: &mut Vec<u8>, start: usize) {
-    let end = out.len();
-    encode_varint((end - start) as u64, out);
-    let moved = out.len() - end;
-    out[start..].rotate_right(moved);
+/// The written message. The length of a nested message is known at its end, and belongs before it.
+/// All lengths are inserted at the end, so that nothing is moved once per level.
+#[derive(Default)]
+struct Output {
+    /// The message without the lengths of nested ones.
+    bytes: Vec<u8>,
+    /// The nested messages, by start.
+    nested: Vec<NestedMessage>,
+    /// Messages that are not closed, as indexes into `nested`.
+    open: Vec<usize>,
+}
+
+struct NestedMessage {
+    start: usize,
+    /// The bytes of the lengths within, until it is closed; then its own length.
+    length: usize,
+}
+
+impl Output {
+    fn open(&mut self) {
+        self.open.push(self.nested.len());
+        self.nested.push(NestedMessage { start: self.bytes.len(), length: 0 });
+    }
+
+    fn close(&mut self) {
+        let Some(closed) = self.open.pop() else { return };
+        let NestedMessage { start, length } = &mut self.nested[closed];
+        let lengths_within = *length;
+        *length += self.bytes.len() - *start;
+        let own = encoded_len_varint(*length as u64);
+        if let Some(parent) = self.open.last() {
+            self.nested[*parent].length += lengths_within + own;
+        }
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        let Output { bytes, nested, .. } = self;
+        if nested.is_empty() {
+            return bytes;
+        }
+        let mut whole = Vec::with_capacity(bytes.len() + 2 * nested.len());
+        let mut copied = 0;
+        for NestedMessage { start, length } in nested {
+            whole.extend_from_slice(&bytes[copied..start]);
+            encode_varint(length as u64, &mut whole);
+            copied = start;
+        }
+        whole.extend_from_slice(&bytes[copied..]);
+        whole
+    }
 }
 
 fn kind_name(kind: Kind) -> &'static str {

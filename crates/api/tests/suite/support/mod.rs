@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,36 +9,21 @@ use std::time::Duration;
 
 use api::{Body, Grpc, GrpcConfig};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use env::{Disk, OsClock, OsDisk, OsRandom};
+use env::Disk;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use net::{Connection, RemoteAddr};
 use prost::Message;
-use server::{Member, NoPeers, OutgoingSnapshot, Platform, Server, ServerConfig, Transport};
-use tempfile::TempDir;
+use server::{NoPeers, Server, ServerConfig};
+use testkit::waiting::TIMEOUT;
+use testmember::{Builder, TestMember};
+use tonic::{Status, Streaming};
 
 /// A running member with its gRPC services.
 pub(crate) struct Fixture {
-    member: Option<Member>,
+    member: TestMember,
+    server: Server,
     pub(crate) grpc: Grpc,
-    pub(crate) registry: prometheus::Registry,
-    _folder: Option<TempDir>,
-}
-
-/// A transport to peers that never answer.
-#[derive(Debug)]
-struct SilentPeers;
-
-impl Transport for SilentPeers {
-    fn send(&self, _: Vec<raft::Message>) {}
-
-    fn send_snapshot(&self, _: OutgoingSnapshot) {}
-
-    fn active_since(&self, _: types::MemberId) -> Option<Duration> {
-        None
-    }
-
-    fn set_members(&self, _: &membership::Membership) {}
 }
 
 impl Fixture {
@@ -48,34 +32,36 @@ impl Fixture {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ServerConfig), config: GrpcConfig) -> Fixture {
-        let folder = tempfile::tempdir().unwrap();
-        let mut server_config = server_config(folder.path());
-        server_config.unsafe_no_fsync = true;
-        change(&mut server_config);
-        let mut fixture = Fixture::run(server_config, Arc::new(OsDisk), config);
-        fixture._folder = Some(folder);
-        fixture
+        Fixture::new(alone().config(change).start(), config)
+    }
+
+    /// Starts a member that cannot be elected, because the other one of its cluster never starts.
+    pub(crate) fn without_leader() -> Fixture {
+        let member = TestMember::builder().config(|config| {
+            let url = "http://localhost:2480".to_owned();
+            config.initial_cluster.insert("other".to_owned(), vec![url]);
+            config.heartbeat = Duration::from_millis(1);
+        });
+        Fixture::new(member.try_start().unwrap(), GrpcConfig::default())
     }
 
     /// Starts a member on a disk that the test controls.
     pub(crate) fn on(disk: Arc<dyn Disk>) -> Fixture {
-        Fixture::run(server_config(Path::new("/data")), disk, GrpcConfig::default())
+        Fixture::new(alone().disk(disk).start(), GrpcConfig::default())
     }
 
-    fn run(server_config: ServerConfig, disk: Arc<dyn Disk>, config: GrpcConfig) -> Fixture {
-        let machine =
-            Platform { disk, clock: Arc::new(OsClock::default()), random: Box::new(OsRandom) };
-        let registry = prometheus::Registry::new();
-        let is_alone = server_config.initial_cluster.len() == 1;
-        let transport: Arc<dyn Transport> =
-            if is_alone { Arc::new(NoPeers) } else { Arc::new(SilentPeers) };
-        let member = Member::start(server_config, machine, transport, &registry).unwrap();
-        let grpc = Grpc::new(member.server().clone(), config, &registry).unwrap();
-        Fixture { member: Some(member), grpc, registry, _folder: None }
+    fn new(member: TestMember, config: GrpcConfig) -> Fixture {
+        let server = member.server();
+        let grpc = Grpc::new(server.clone(), config, member.registry()).unwrap();
+        Fixture { member, server, grpc }
     }
 
     pub(crate) fn server(&self) -> &Server {
-        self.member.as_ref().unwrap().server()
+        &self.server
+    }
+
+    pub(crate) fn registry(&self) -> &prometheus::Registry {
+        self.member.registry()
     }
 
     /// Returns a channel for generated clients.
@@ -85,9 +71,12 @@ impl Fixture {
 
     /// Sends a request of raw bytes and collects the response.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Collected {
-        let response = self.grpc.call(&connection(), request).await;
-        let (parts, body) = response.into_parts();
-        let collected = body.collect().await.unwrap();
+        let what = format!("the response to {}", request.uri().path());
+        let exchange = async {
+            let (parts, body) = self.grpc.call(&connection(), request).await.into_parts();
+            (parts, body.collect().await.unwrap())
+        };
+        let (parts, collected) = within(&what, exchange).await;
         let trailers = collected.trailers().cloned();
         Collected { parts, trailers, body: collected.to_bytes() }
     }
@@ -100,25 +89,26 @@ impl Fixture {
     /// Returns the value of a series in `/metrics`.
     pub(crate) fn metric(&self, series: &str) -> Option<f64> {
         let text = prometheus::TextEncoder::new();
-        let text = text.encode_to_string(&self.registry.gather()).unwrap();
+        let text = text.encode_to_string(&self.registry().gather()).unwrap();
         let line = text.lines().find(|line| line.starts_with(&format!("{series} ")))?;
         line.rsplit(' ').next()?.parse().ok()
     }
 }
 
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        if let Some(member) = self.member.take() {
-            member.stop();
-        }
-    }
+/// Returns the only member of a cluster, without a transport.
+fn alone() -> Builder {
+    TestMember::builder().transport(Arc::new(NoPeers))
 }
 
-fn server_config(folder: &Path) -> ServerConfig {
-    let mut config = ServerConfig::new("default", folder);
-    config.heartbeat = Duration::from_millis(20);
-    config.bcrypt_cost = 4;
-    config
+/// Waits for a future, with the bound of all waits. `what` describes its result.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(TIMEOUT, future).await;
+    result.unwrap_or_else(|_| panic!("timed out after {TIMEOUT:?} waiting for {what}"))
+}
+
+/// Waits for the next message of a stream, `None` at its end.
+pub(crate) async fn message<M>(stream: &mut Streaming<M>) -> Result<Option<M>, Status> {
+    within("a message of the stream", stream.message()).await
 }
 
 /// A collected response.
@@ -156,7 +146,10 @@ impl Collected {
 
 /// Creates the head of a call.
 pub(crate) fn post(path: &str) -> http::request::Builder {
-    Request::post(path).version(http::Version::HTTP_2).header("content-type", "application/grpc")
+    Request::post(path)
+        .header("host", "localhost")
+        .version(http::Version::HTTP_2)
+        .header("content-type", "application/grpc")
 }
 
 /// Frames a message with its length prefix.
@@ -187,8 +180,12 @@ impl tonic::codegen::Service<Request<tonic::body::Body>> for Channel {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<tonic::body::Body>) -> Self::Future {
         let grpc = self.grpc.clone();
-        Box::pin(async move { Ok(grpc.call(&connection(), request).await) })
+        request.headers_mut().insert("host", http::HeaderValue::from_static("localhost"));
+        Box::pin(async move {
+            let what = format!("the response headers of {}", request.uri().path());
+            Ok(within(&what, grpc.call(&connection(), request)).await)
+        })
     }
 }

@@ -1,5 +1,5 @@
 //! A generator of correct histories: the reference store with concurrent clients, some of which
-//! never learn the outcome of their requests.
+//! never receive the outcome of their requests.
 //!
 //! Each operation takes effect at one instant between its request and its response. An operation of
 //! unknown outcome takes effect at any time after its request, or never. So the recorded history is
@@ -50,7 +50,7 @@ impl Default for Plan {
 #[derive(Clone, Copy)]
 enum Scheduled {
     /// A client sends its next request.
-    Ask(u64),
+    Send(u64),
     /// A request takes effect; `answer_ns` is the time of its response, if the client gets one.
     Effect { operation: usize, answer_ns: Option<u64> },
     /// A lease may have expired.
@@ -85,10 +85,10 @@ pub(crate) fn record(seed: u64, plan: Plan) -> History {
         values: 0,
     };
     for client in 0..plan.clients {
-        generator.schedule(client * MS, Scheduled::Ask(client));
+        generator.schedule(client * MS, Scheduled::Send(client));
     }
     while let Some(((now, _), due)) = generator.due.pop_first() {
-        generator.happen(now, due);
+        generator.handle(now, due);
     }
     generator.finish();
     generator.history
@@ -100,10 +100,10 @@ impl Generator {
         self.next_due += 1;
     }
 
-    fn happen(&mut self, now: u64, due: Scheduled) {
+    fn handle(&mut self, now: u64, due: Scheduled) {
         match due {
-            Scheduled::Ask(_) if self.history.operations.len() >= self.plan.operations => {}
-            Scheduled::Ask(client) => self.ask(now, client),
+            Scheduled::Send(_) if self.history.operations.len() >= self.plan.operations => {}
+            Scheduled::Send(client) => self.send(now, client),
             Scheduled::Effect { operation, answer_ns } => self.effect(now, operation, answer_ns),
             Scheduled::Expiry(lease) => self.expiry(now, lease),
         }
@@ -112,7 +112,7 @@ impl Generator {
         }
     }
 
-    fn ask(&mut self, now: u64, client: u64) {
+    fn send(&mut self, now: u64, client: u64) {
         let request = self.request();
         let effect = now + 1 + self.random.below(20 * MS);
         let answer = effect + self.random.below(20 * MS);
@@ -133,7 +133,7 @@ impl Generator {
             self.schedule(late, Scheduled::Effect { operation, answer_ns: None });
         }
         let pause = 1 + self.random.below(10 * MS);
-        self.schedule(answer + pause, Scheduled::Ask(client));
+        self.schedule(answer + pause, Scheduled::Send(client));
     }
 
     fn effect(&mut self, now: u64, operation: usize, answer_ns: Option<u64>) {

@@ -10,8 +10,8 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn rules(len_max: u64) -> RotationRules {
-    RotationRules { len_max, age_max: None, backups_max: None, zone: Zone::utc() }
+fn open(path: &Path, len_max: u64) -> RotatingFile {
+    RotatingFile::open_with(path, len_max, &Rotation::default()).unwrap()
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -31,14 +31,11 @@ fn write(rotated: &mut RotatingFile, texts: &[&str]) {
 fn rotation_neither_splits_nor_loses_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/er/etcd.log");
-    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
+    let mut rotated = open(&path, 10);
     write(&mut rotated, &["one\n", "two\n", "three\n", "four\n", "longer than ten\n", "five\n"]);
-    let backups = backups(&path);
-    let contents: Vec<_> = backups
-        .iter()
-        .rev()
-        .map(|backup| fs::read_to_string(path.with_file_name(&backup.name)).unwrap())
-        .collect();
+    let backups = rotated.backups.uncompressed();
+    let contents: Vec<_> =
+        backups.iter().rev().map(|backup| fs::read_to_string(backup).unwrap()).collect();
     assert_eq!(contents, ["one\ntwo\n", "three\n", "four\n", "longer than ten\n"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "five\n");
 }
@@ -47,7 +44,7 @@ fn rotation_neither_splits_nor_loses_lines() {
 fn backups_within_a_millisecond_get_distinct_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
-    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
+    let mut rotated = open(&path, 10);
     for text in ["one\n", "two\n"] {
         write(&mut rotated, &[text]);
         rotated.rotate(now()).unwrap();
@@ -63,7 +60,7 @@ fn the_first_file_is_private_and_its_successors_keep_the_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let mut rotated = RotatingFile::open_with(&path, rules(10)).unwrap();
+    let mut rotated = open(&path, 10);
     assert_eq!(mode(&path), 0o600);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     rotated.rotate(now()).unwrap();
@@ -75,7 +72,7 @@ fn an_existing_file_is_appended_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
     fs::write(&path, "before\n").unwrap();
-    let mut rotated = RotatingFile::open_with(&path, rules(12)).unwrap();
+    let mut rotated = open(&path, 12);
     write(&mut rotated, &["one\n"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "before\none\n");
     write(&mut rotated, &["two\n"]);
@@ -86,7 +83,7 @@ fn an_existing_file_is_appended_to() {
 fn a_moved_file_is_created_again_at_the_next_rotation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
-    let mut rotated = RotatingFile::open_with(&path, rules(8)).unwrap();
+    let mut rotated = open(&path, 8);
     write(&mut rotated, &["one\n"]);
     fs::rename(&path, folder.path().join("moved")).unwrap();
     write(&mut rotated, &["two\n", "three\n"]);
@@ -95,46 +92,33 @@ fn a_moved_file_is_created_again_at_the_next_rotation() {
 }
 
 #[test]
-fn the_newest_backups_are_kept() {
+fn rotated_files_are_compressed_while_lines_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("etcd.log");
-    for name in [
-        "etcd-2026-11-11T00-00-00.000.log",
-        "etcd-2026-11-12T00-00-00.000.log.gz",
-        "etcd-2026-11-13T00-00-00.000.log",
-        "etcd-2026-11-13T00-00-00.000.log.gz",
-        "etcd-2026-11-13.log",
-        "etcd-other-2026-11-01T00-00-00.000.log",
-        "other.log",
-    ] {
+    let rotation = Rotation { compress: true, ..Rotation::default() };
+    let mut rotated = RotatingFile::open_with(&path, 10, &rotation).unwrap();
+    write(&mut rotated, &["one\n", "two\n", "three\n", "four\n"]);
+    rotated.compressor.take().unwrap().finish();
+    drop(rotated);
+    let names = names(folder.path());
+    let compressed = names.iter().filter(|name| name.ends_with(".log.gz"));
+    let text = |name: &String| {
+        let file = File::open(folder.path().join(name)).unwrap();
+        std::io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap()
+    };
+    assert_eq!(compressed.map(text).collect::<Vec<_>>(), ["one\ntwo\n", "three\n"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "four\n");
+}
+
+#[test]
+fn expired_backups_are_removed_when_the_file_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("etcd.log");
+    let backups = ["etcd-2026-11-11T00-00-00.000.log", "etcd-2026-11-12T00-00-00.000.log"];
+    for name in backups {
         fs::write(folder.path().join(name), "").unwrap();
     }
-    let rules = RotationRules { backups_max: Some(2), ..rules(10) };
-    drop(RotatingFile::open_with(&path, rules).unwrap());
-    let expected = [
-        "etcd-2026-11-12T00-00-00.000.log.gz",
-        "etcd-2026-11-13.log",
-        "etcd-2026-11-13T00-00-00.000.log",
-        "etcd-2026-11-13T00-00-00.000.log.gz",
-        "etcd-other-2026-11-01T00-00-00.000.log",
-        "etcd.log",
-        "other.log",
-    ];
-    assert_eq!(names(folder.path()), expected);
-}
-
-#[test]
-fn backups_older_than_the_maximum_age_expire() {
-    let rules = RotationRules { age_max: Some(SignedDuration::from_hours(48)), ..rules(10) };
-    let backup = |stamp: &str| Backup { stamp: stamp.to_owned(), name: stamp.to_owned() };
-    let backups = [backup("2026-11-13T17-59-00.194"), backup("2026-11-13T17-59-00.193")];
-    assert_eq!(rules.expired(&backups, now()), ["2026-11-13T17-59-00.193"]);
-}
-
-#[test]
-fn without_limits_all_backups_are_kept() {
-    let rules = RotationRules::new(&Rotation::default());
-    assert_eq!(rules.len_max, 100 * 1024 * 1024);
-    let old = Backup { stamp: "1999-01-01T00-00-00.000".to_owned(), name: String::new() };
-    assert_eq!(rules.expired(&vec![old; 3], now()), [""; 0]);
+    let rotation = Rotation { backups_max: 1, ..Rotation::default() };
+    drop(RotatingFile::open_with(&path, 10, &rotation).unwrap());
+    assert_eq!(names(folder.path()), [backups[1], "etcd.log"]);
 }

@@ -1,13 +1,16 @@
+mod proxied;
+
 use std::path::PathBuf;
 
 use testkit::certs::{Authority, Subject, write};
+use testkit::ports::ReservedPort;
 use tls::{Info, Protocol};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn plain() -> Dialer {
     dialer(Info { protocol: Protocol::Http1, ..Info::default() })
@@ -16,11 +19,17 @@ fn plain() -> Dialer {
 fn dialer(info: Info) -> Dialer {
     let metrics = tls::Metrics::new(&prometheus::Registry::new()).unwrap();
     let side = ClientTls::load("peer-client", info, &metrics).unwrap();
-    Dialer::new(Arc::new(side), PATIENCE)
+    Dialer::new(Arc::new(side), TEST_TIMEOUT)
 }
 
 fn target(url: &str) -> Target {
     Target::parse(url).unwrap()
+}
+
+/// Waits for a future. `what` describes it.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(TEST_TIMEOUT, future).await;
+    waited.unwrap_or_else(|_| panic!("timed out after {TEST_TIMEOUT:?} waiting for {what}"))
 }
 
 /// Accepts one connection and echoes four bytes.
@@ -34,7 +43,7 @@ async fn echo(listener: TcpListener) {
 async fn echoed(mut stream: ClientStream) -> Vec<u8> {
     stream.write_all(b"ahoy").await.unwrap();
     let mut bytes = [0; 4];
-    stream.read_exact(&mut bytes).await.unwrap();
+    within("the echo", stream.read_exact(&mut bytes)).await.unwrap();
     bytes.to_vec()
 }
 
@@ -53,7 +62,7 @@ async fn names_and_ip_addresses_can_be_dialed() {
         assert_eq!(stream.remote().unwrap().port(), port);
         assert!(stream.local().unwrap().ip().is_loopback() && !stream.is_secure());
         assert_eq!(echoed(stream).await, b"ahoy");
-        echo.await.unwrap();
+        within("the end of the server", echo).await.unwrap();
     }
 }
 
@@ -64,7 +73,7 @@ async fn the_local_address_can_be_chosen() {
     let url = format!("http://127.0.0.1:{port}");
     let stream = dialer.dial(&target(&url)).await.unwrap();
     assert_eq!(stream.local().unwrap().ip().to_string(), "127.0.0.9");
-    let (_, from) = listener.accept().await.unwrap();
+    let (_, from) = within("a connection", listener.accept()).await.unwrap();
     assert_eq!(from.ip().to_string(), "127.0.0.9");
 
     let other_family = Dialer { local: Some("::1".parse().unwrap()), ..plain() };
@@ -85,8 +94,8 @@ async fn sockets_have_nodelay_and_keep_alive() {
 
 #[tokio::test]
 async fn connect_errors_read_as_gos() {
-    let (listener, port) = listen().await;
-    drop(listener);
+    let reserved = ReservedPort::new();
+    let port = reserved.number();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("none").display().to_string();
     for (url, text) in [
@@ -105,7 +114,7 @@ async fn connect_errors_read_as_gos() {
     ] {
         let error = plain().dial(&target(&url)).await.unwrap_err();
         // Without any name server the lookup fails differently.
-        if !error.to_string().contains("temporary failure") {
+        if !error.to_string().contains("Temporary failure") {
             assert_eq!(error.to_string(), text);
         }
     }
@@ -132,28 +141,27 @@ async fn a_connect_times_out() {
 
 #[tokio::test]
 async fn after_a_failure_the_next_address_is_tried() {
-    let (gone, dead) = listen().await;
-    drop(gone);
+    let reserved = ReservedPort::new();
+    let dead = reserved.address();
     let (listener, port) = listen().await;
     let echo = tokio::spawn(echo(listener));
-    let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-    let deadline = Instant::now() + PATIENCE;
-    let stream = plain().try_in_order(&[address(dead), address(port)], deadline).await.unwrap();
+    let live = SocketAddr::from(([127, 0, 0, 1], port));
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let stream = plain().try_in_order(&[dead, live], deadline).await.unwrap();
     assert_eq!(echoed(ClientStream::tcp(stream)).await, b"ahoy");
     echo.await.unwrap();
-    let error = plain().try_in_order(&[address(dead), address(dead)], deadline).await.unwrap_err();
+    let error = plain().try_in_order(&[dead, dead], deadline).await.unwrap_err();
     assert!(error.to_string().ends_with("connection refused"), "{error}");
 }
 
 #[tokio::test]
 async fn the_other_family_is_tried_when_the_first_fails() {
-    let (gone, dead) = listen().await;
-    drop(gone);
+    let reserved = ReservedPort::new();
     let (listener, port) = listen().await;
     let echo = tokio::spawn(echo(listener));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let (dead, live) = (
-        SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], dead)),
+        SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], reserved.number())),
         SocketAddr::from(([127, 0, 0, 1], port)),
     );
     let stream = plain().race(&[dead], &[live], deadline).await.unwrap();
@@ -231,7 +239,7 @@ async fn tls_works_over_tcp_and_unix_sockets() {
     let stream = dialer.dial(&target(&format!("https://127.0.0.1:{port}"))).await.unwrap();
     assert!(stream.is_secure() && stream.remote().unwrap().port() == port);
     assert_eq!(echoed(stream).await, b"ahoy");
-    server.await.unwrap();
+    within("the end of the server", server).await.unwrap();
 
     let path = secure.path("sock").unwrap();
     let (acceptor, listener) = (secure.acceptor(), UnixListener::bind(&path).unwrap());
@@ -241,7 +249,7 @@ async fn tls_works_over_tcp_and_unix_sockets() {
     let stream = dialer.dial(&target(&format!("unixs://{}", path.display()))).await.unwrap();
     assert!(stream.is_secure() && stream.remote().is_none());
     assert_eq!(echoed(stream).await, b"ahoy");
-    server.await.unwrap();
+    within("the end of the server", server).await.unwrap();
 }
 
 #[tokio::test]
@@ -269,9 +277,9 @@ async fn handshake_errors_read_as_gos() {
     let error = dialer(misnamed).dial(&target(&url)).await.unwrap_err();
     assert!(error.to_string().ends_with("not m2.example"), "{error}");
 
-    let silent = server.await.unwrap();
-    let patience = Duration::from_millis(50);
-    let dialer = Dialer { handshake_timeout: patience, ..dialer(secure.info()) };
+    let silent = within("the end of the server", server).await.unwrap();
+    let timeout = Duration::from_millis(50);
+    let dialer = Dialer { handshake_timeout: timeout, ..dialer(secure.info()) };
     let error = dialer.dial(&target(&url)).await.unwrap_err();
     assert_eq!(error.to_string(), "net/http: TLS handshake timeout");
     drop((silent, secure.authority));

@@ -16,6 +16,7 @@ const LIMITS: GuardLimits = GuardLimits {
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
 const SETTINGS: u8 = 4;
 
 /// A frame with a payload of sixes, which would be PINGs if parsed as headers.
@@ -158,6 +159,29 @@ async fn too_many_pings_end_the_connection_however_the_bytes_are_split() {
         assert!(input.starts_with(&read) && read.len() < input.len());
         assert_eq!(guard.stream.sent, goaway(5));
         assert!(guard.stream.closed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_with_a_fragment_ends_the_connection_however_the_bytes_are_split() {
+    // A block in two frames, the first of them padded: POST, http, and a literal path.
+    let headers = Frame { length: 7, kind: kind::HEADERS, flags: PADDED, stream: 5 }.encode();
+    let last = Frame { length: 3, kind: kind::CONTINUATION, flags: END_HEADERS, stream: 5 };
+    let block = |path: [u8; 4]| {
+        let [first, rest @ ..] = path;
+        [&headers[..], &[1, 0x83, 0x86, 4, 4, first, 0], &last.encode(), &rest].concat()
+    };
+    let mut goaway = vec![0, 0, 25, 7, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1];
+    goaway.extend_from_slice(b"fragment in :path");
+    for (path, expected) in [(*b"/a#b", &goaway[..]), (*b"/a?b", &[])] {
+        let input = [preface_and_settings(), block(path)].concat();
+        for portion in 1..=input.len() {
+            let mut guard = guard(portion);
+            guard.stream.ended = true;
+            let (read, _) = receive(&mut guard, &input);
+            assert_eq!(guard.stream.sent, expected, "in portions of {portion}");
+            assert_eq!(read.len() < input.len(), !expected.is_empty());
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn a_port_is_shared_only_if_all_listeners_set_reuse_port() {
 #[test]
 fn a_malformed_address_is_a_resolve_error() {
     let error = tcp("no port").unwrap_err();
-    assert!(matches!(error, BindError::Resolve { .. }), "{error:?}");
+    assert!(matches!(error, BindError::Resolve(_)), "{error:?}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_regular_file_is_not_replaced() {
 }
 
 #[test]
-fn the_error_for_a_missing_folder_reads_as_gos() {
+fn the_error_for_a_missing_directory_reads_as_gos() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing/client.sock");
     let text = format!("listen unix {}: bind: no such file or directory", path.display());

@@ -1,16 +1,16 @@
 //! Log matching: index and term identify an entry and all entries before it.
 //!
-//! For every entry that any member was told to save, the term of the previous entry is recorded. If
-//! an entry always follows the same one, then by induction two logs that share an entry share
+//! For every entry that any member was given to append, the term of the previous entry is recorded.
+//! If an entry always follows the same one, then by induction two logs that share an entry share
 //! everything before it.
 
 use std::collections::BTreeMap;
 
 use raft::{Entry, EntryId};
+use simkit::Digest;
 use types::{Index, MemberId, Term};
 
 use crate::app::entry_digest;
-use crate::random::Digest;
 
 use super::{Check, Invariant, ensure};
 
@@ -63,7 +63,7 @@ impl LogView {
     }
 }
 
-/// All entries that any member was told to save.
+/// All entries that any member was given to append.
 #[derive(Default)]
 pub(crate) struct LogMatching {
     /// By index and term: the term of the previous entry, and the digest of the entry.
@@ -71,7 +71,7 @@ pub(crate) struct LogMatching {
 }
 
 impl LogMatching {
-    /// Checks entries that a member is told to append.
+    /// Checks entries that a member is given to append.
     pub(crate) fn appends(
         &mut self,
         member: MemberId,

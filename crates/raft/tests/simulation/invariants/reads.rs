@@ -12,14 +12,14 @@ use super::{Check, Invariant, ensure};
 #[derive(Default)]
 pub(crate) struct Reads {
     /// The commit index when each read was requested.
-    asked: Vec<Index>,
+    committed_before: Vec<Index>,
 }
 
 impl Reads {
     /// Records a request and returns the number of the read.
-    pub(crate) fn ask(&mut self, committed: Index) -> u64 {
-        self.asked.push(committed);
-        self.asked.len() as u64 - 1
+    pub(crate) fn request(&mut self, committed: Index) -> u64 {
+        self.committed_before.push(committed);
+        self.committed_before.len() as u64 - 1
     }
 
     /// Checks the read index of a read.
@@ -31,14 +31,17 @@ impl Reads {
         committed: Index,
         by_lease: bool,
     ) -> Check {
-        let asked = usize::try_from(read).ok().and_then(|at| self.asked.get(at).copied());
-        let Some(asked) = asked else {
+        let committed_before =
+            usize::try_from(read).ok().and_then(|at| self.committed_before.get(at).copied());
+        let Some(committed_before) = committed_before else {
             return ensure(false, Invariant::LinearizableReads, || {
                 format!("{member} answers read {read}, which was never requested")
             });
         };
-        ensure(by_lease || index >= asked, Invariant::LinearizableReads, || {
-            format!("{member} may serve read {read} at {index}; {asked} was committed before it")
+        ensure(by_lease || index >= committed_before, Invariant::LinearizableReads, || {
+            format!(
+                "{member} may serve read {read} at {index}; {committed_before} was committed before it"
+            )
         })?;
         ensure(index <= committed, Invariant::LinearizableReads, || {
             format!("{member} may serve read {read} at {index}; only {committed} is committed")

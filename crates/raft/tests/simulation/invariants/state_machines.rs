@@ -1,11 +1,11 @@
 //! All members apply the same entries in the same order, and applied entries survive a crash.
 
 use raft::{Entry, Snapshot};
+use simkit::Digest;
 use types::{Index, MemberId};
 
 use crate::app::App;
 use crate::disk::Disk;
-use crate::random::Digest;
 
 use super::{Check, Invariant, ensure};
 

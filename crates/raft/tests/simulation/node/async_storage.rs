@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use raft::{
     Entry, HardState, LOCAL_APPEND_THREAD, LOCAL_APPLY_THREAD, Message, MessageType, StepError,
 };
+use simkit::RandomExt as _;
 
 use crate::context::{Event, SimContext};
 use crate::invariants::{Check, Invariant, Violation};

@@ -59,9 +59,9 @@ impl Node {
     }
 
     pub(crate) fn read(&mut self, sim: &mut SimContext) -> Check {
-        let read = sim.invariants.reads.ask(sim.invariants.commits.last_index());
-        sim.totals.reads_asked += 1;
-        sim.record(self.id, TraceEvent::ReadAsked { read });
+        let read = sim.invariants.reads.request(sim.invariants.commits.last_index());
+        sim.totals.reads_requested += 1;
+        sim.record(self.id, TraceEvent::ReadRequested { read });
         self.live().raw.read_index(Bytes::copy_from_slice(&read.to_le_bytes()));
         self.observe(sim)
     }

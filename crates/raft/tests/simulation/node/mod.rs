@@ -18,6 +18,7 @@ pub(crate) use recover::prepare_disk;
 use raft::{
     BasicStatus, ConfState, Entry, HardState, Message, MessageType, RawNode, RoleKind, Snapshot,
 };
+use simkit::RandomExt as _;
 use types::{Index, MemberId, Term};
 
 use crate::app::App;
@@ -183,7 +184,7 @@ impl Node {
 
     /// Perhaps schedules a crash: the time just after a promise is most likely to reveal bugs.
     fn maybe_crash_soon(&mut self, sim: &mut SimContext, per_mille: u64) {
-        if sim.healing || !sim.random.chance(per_mille) {
+        if sim.healing || !sim.random.per_mille(per_mille) {
             return;
         }
         let (member, incarnation) = (self.id, self.incarnation);

@@ -8,6 +8,7 @@
 //!   everything from the snapshot on, because of the configuration.
 
 use raft::{ConfState, HardState, MemoryStorage, RawNode, Storage};
+use simkit::RandomExt as _;
 use types::{Index, MemberId};
 
 use crate::app::App;
@@ -37,7 +38,7 @@ impl Node {
         self.incarnation += 1;
         sim.totals.restarts += u64::from(self.incarnation > 1);
         let recovered = self.recover(sim);
-        let asynchronous = sim.random.chance(sim.scenario.asynchronous);
+        let asynchronous = sim.random.per_mille(sim.scenario.asynchronous);
         let view = self.recovered_view(sim)?;
         let Recovered { how, storage, app, applied, conf } = recovered;
         let config = sim.scenario.config(&mut sim.random, self.id, applied, asynchronous);
@@ -108,7 +109,7 @@ impl Node {
         let base = from_log.applied.index;
         let checkpoint = self.checkpoint.clone().filter(|app| app.applied.index > base);
         let recovered = match checkpoint {
-            Some(app) if sim.random.chance(400) => kept(disk, app),
+            Some(app) if sim.random.per_mille(400) => kept(disk, app),
             Some(app) if sim.random.flip() => ahead(disk, app),
             _ => replayed(disk, from_log),
         };

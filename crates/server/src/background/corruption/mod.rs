@@ -9,8 +9,9 @@
 //! ```
 //!
 //! A `CORRUPT` alarm refuses all writes until an operator clears it. A hash belongs to a revision
-//! and a compaction, so members with different compactions are not compared. Peers are asked
-//! through the trait [`PeerHashes`], which tests replace.
+//! and a compaction, so members with different compactions are not compared, nor are hashes of
+//! compactions that other members need not have: [`mvcc::WatchableStore::compaction_hashes`]. Peers
+//! are queried through the trait [`PeerHashes`], which tests replace.
 
 mod rules;
 
@@ -28,8 +29,8 @@ use super::BackgroundTask;
 use super::pending_task::{Interval, POLL, PendingTask};
 use crate::error::Error;
 use crate::server::Server;
-use crate::transport::{PeerHash as PeerAnswer, PeerRequestError};
-use rules::{Compared, Own, compare, corrupt_member, differs_at_start};
+use crate::transport::{PeerHash as PeerHashResponse, PeerRequestError};
+use rules::{Compared, LocalHashes, compare, corrupt_member, differs_at_start};
 
 /// Requests key hashes from peers.
 pub(crate) trait PeerHashes: Send + Sync + Debug {
@@ -42,7 +43,7 @@ pub(crate) trait PeerHashes: Send + Sync + Debug {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerHash {
     pub(crate) member: MemberId,
-    pub(crate) answer: Result<PeerAnswer, PeerRequestError>,
+    pub(crate) answer: Result<PeerHashResponse, PeerRequestError>,
 }
 
 /// The peers according to the membership at the time of the request.
@@ -51,22 +52,22 @@ pub(crate) struct ClusterPeers(pub(crate) Server);
 
 impl PeerHashes for ClusterPeers {
     fn at(&self, revision: i64) -> Pin<Box<dyn Future<Output = Vec<PeerHash>> + Send + '_>> {
-        Box::pin(self.ask(revision))
+        Box::pin(self.request_all(revision))
     }
 }
 
 impl ClusterPeers {
     /// Sends all requests at once and then awaits the answers.
-    async fn ask(&self, revision: i64) -> Vec<PeerHash> {
+    async fn request_all(&self, revision: i64) -> Vec<PeerHash> {
         let ClusterPeers(server) = self;
         let (transport, within) = (server.transport(), server.config().request_timeout());
         let members = server.state().cluster.now();
         let others = members.members().filter(|member| member.id != server.local());
-        let asked: Vec<_> = others
+        let requests: Vec<_> = others
             .map(|member| (member.id, transport.request_hash(member, revision, within)))
             .collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for (member, answer) in asked {
+        let mut answers = Vec::with_capacity(requests.len());
+        for (member, answer) in requests {
             answers.push(PeerHash { member, answer: answer.await });
         }
         self.warn_of_failures(revision, &answers);
@@ -109,14 +110,19 @@ pub(super) async fn initial_check(
     tracing::info!(local_member_id = %local, ?timeout, "starting initial corruption check");
     let hashes = both_hashes(&server).await.map_err(|error| Inconsistent::NoHash(local, error))?;
     let (own, compacted) = hashes;
-    let mut asked = peers.at(own.revision).await;
-    // A peer that has compacted to this revision reports the hash of the compaction.
-    asked.retain(|peer| !peer.answer.as_ref().is_ok_and(|it| Some(it.hash) == compacted));
-    if differs_at_start(local, &own, &asked) {
+    let mut peer_hashes = peers.at(own.revision).await;
+    leave_out_compacted(&mut peer_hashes, compacted);
+    if differs_at_start(local, &own, &peer_hashes) {
         return Err(Inconsistent::Differs(local));
     }
     tracing::info!(local_member_id = %local, "initial corruption checking passed; no corruption");
     Ok(())
+}
+
+/// Leaves out peers that have compacted to the revision of the comparison: they report the hash of
+/// the compaction.
+fn leave_out_compacted(peers: &mut Vec<PeerHash>, compacted: Option<KeyValueHash>) {
+    peers.retain(|peer| !peer.answer.as_ref().is_ok_and(|it| Some(it.hash) == compacted));
 }
 
 /// Returns the hash of all keys and the revision of the store.
@@ -186,13 +192,14 @@ impl BackgroundTask for AllKeys {
 }
 
 async fn check_all_keys(server: Server, peers: Arc<dyn PeerHashes>) -> Result<(), Error> {
-    let (before, _) = hash_now(&server).await?;
-    let hashes = peers.at(before.revision).await;
+    let (before, compacted) = both_hashes(&server).await?;
+    let mut hashes = peers.at(before.revision).await;
+    leave_out_compacted(&mut hashes, compacted);
     // After this linearizable read, this member has applied everything that each peer had applied
     // when it answered.
     server.linearizable().await?;
     let (after, revision) = hash_now(&server).await?;
-    let own = Own { local: server.local(), before, after, revision };
+    let own = LocalHashes { local: server.local(), before, after, revision };
     if let Some(member) = corrupt_member(&own, &hashes) {
         raise(&server, member);
     }
@@ -281,7 +288,7 @@ fn should_check_older(
             *agreed = revision;
             false
         }
-        Compared::Unsure => {
+        Compared::Incomplete => {
             tracing::warn!(
                 number_of_peers = peers.len(),
                 revision,

@@ -13,7 +13,7 @@ pub(super) const WHOLE_CLUSTER: MemberId = MemberId(0);
 
 /// Hashes of this member before and after it caught up with every answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Own {
+pub(super) struct LocalHashes {
     pub(super) local: MemberId,
     pub(super) before: KeyValueHash,
     pub(super) after: KeyValueHash,
@@ -21,10 +21,10 @@ pub(super) struct Own {
     pub(super) revision: i64,
 }
 
-impl Own {
+impl LocalHashes {
     /// Returns whether the hash changed at the same revision and compaction.
     fn changed_at_same_revision(&self) -> bool {
-        let Own { before, after, .. } = self;
+        let LocalHashes { before, after, .. } = self;
         before.revision == after.revision
             && before.compact_revision == after.compact_revision
             && before.hash != after.hash
@@ -32,8 +32,8 @@ impl Own {
 }
 
 /// Returns the first member that is corrupt. The next check finds others.
-pub(super) fn corrupt_member(own: &Own, peers: &[PeerHash]) -> Option<MemberId> {
-    let Own { before, after, .. } = own;
+pub(super) fn corrupt_member(own: &LocalHashes, peers: &[PeerHash]) -> Option<MemberId> {
+    let LocalHashes { before, after, .. } = own;
     if own.changed_at_same_revision() {
         tracing::warn!(
             revision_1 = before.revision,
@@ -51,7 +51,7 @@ pub(super) fn corrupt_member(own: &Own, peers: &[PeerHash]) -> Option<MemberId> 
 
 /// Compares one answer with the leader. A peer cannot be ahead of the leader in revisions or
 /// compactions, and must have the leader's hash if it has the same compaction.
-fn is_corrupt(own: &Own, peer: &PeerHash) -> bool {
+fn is_corrupt(own: &LocalHashes, peer: &PeerHash) -> bool {
     let Ok(answer) = &peer.answer else { return false };
     let (id, own_compacted) = (peer.member, own.after.compact_revision);
     let (hash, compacted) = (answer.hash.hash, answer.hash.compact_revision);
@@ -90,7 +90,7 @@ pub(super) enum Compared {
     /// All members agree.
     Same,
     /// All comparable answers agree, but some peers did not answer or had another compaction.
-    Unsure,
+    Incomplete,
     /// The members that differ from the majority, or `WHOLE_CLUSTER` if there is no majority.
     Differ(Vec<MemberId>),
 }
@@ -104,7 +104,7 @@ pub(super) fn compare(local: MemberId, own: &KeyValueHash, peers: &[PeerHash]) -
         members.entry(*hash).or_default().push(*member);
     }
     if members.len() == 1 {
-        return if comparable.len() == peers.len() { Compared::Same } else { Compared::Unsure };
+        return if comparable.len() == peers.len() { Compared::Same } else { Compared::Incomplete };
     }
     let members_total = peers.len() + 1;
     let quorum = members_total / 2 + 1;
@@ -211,8 +211,8 @@ mod tests {
 
     const LOCAL: MemberId = MemberId(1);
 
-    fn own(before: KeyValueHash, after: KeyValueHash) -> Own {
-        Own { local: LOCAL, before, after, revision: after.revision }
+    fn own(before: KeyValueHash, after: KeyValueHash) -> LocalHashes {
+        LocalHashes { local: LOCAL, before, after, revision: after.revision }
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_changes_at_one_revision_blames_the_local_member() {
+    fn a_hash_that_changes_at_one_revision_raises_the_alarm_for_the_local_member() {
         let (before, after) = (hash(7, 3, 10), hash(8, 3, 10));
         assert_eq!(corrupt_member(&own(before, after), &[peer(2, 10, before)]), Some(LOCAL));
         assert_eq!(corrupt_member(&own(before, hash(8, 3, 11)), &[]), None, "a write in between");
@@ -288,12 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_answer_makes_the_result_unsure() {
+    fn a_missing_answer_makes_the_result_incomplete() {
         let own = hash(7, 3, 10);
         assert_eq!(compare(LOCAL, &own, &[peer(2, 10, own), peer(3, 9, own)]), Compared::Same);
-        assert_eq!(compare(LOCAL, &own, &[peer(2, 10, own), silent(3)]), Compared::Unsure);
+        assert_eq!(compare(LOCAL, &own, &[peer(2, 10, own), silent(3)]), Compared::Incomplete);
         let other = hash(9, 2, 10);
-        assert_eq!(compare(LOCAL, &own, &[peer(2, 10, other)]), Compared::Unsure);
+        assert_eq!(compare(LOCAL, &own, &[peer(2, 10, other)]), Compared::Incomplete);
     }
 
     #[test]

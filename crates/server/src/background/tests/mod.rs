@@ -43,7 +43,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 const TERM: Term = Term(2);
 
 /// A member without threads, driven by a test.
-pub(crate) struct Rig {
+pub(crate) struct ManualMember {
     pub(crate) server: Server,
     pub(super) clock: SimClock,
     applied: u64,
@@ -54,13 +54,13 @@ pub(crate) struct Rig {
     pub(super) reads: Vec<oneshot::Sender<Result<(), Error>>>,
 }
 
-impl Rig {
-    pub(crate) fn new() -> Rig {
-        Rig::with(|_| {})
+impl ManualMember {
+    pub(crate) fn new() -> ManualMember {
+        ManualMember::with(|_| {})
     }
 
     /// Creates a member with a changed configuration.
-    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Rig {
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> ManualMember {
         let mut config = ServerConfig::new("default", "/data");
         change(&mut config);
         let (disk, clock) = (SimDisk::new(0), SimClock::default());
@@ -76,7 +76,7 @@ impl Rig {
         let inner = ServerInner::new(context, state, Arc::new(NoPeers));
         let server = Server { inner: Arc::new(inner) };
         let (proposed, reads) = (Vec::new(), Vec::new());
-        Rig { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
+        ManualMember { server, clock, applied: 0, voters: Voters::default(), proposed, reads }
     }
 
     /// Makes this member the sole leader, with a primary lessor.
@@ -126,7 +126,7 @@ impl Rig {
     }
 
     /// Applies all proposals and completes their waiters.
-    pub(super) fn complete_all(&mut self) -> Vec<InternalRaftRequest> {
+    pub(crate) fn complete_all(&mut self) -> Vec<InternalRaftRequest> {
         self.take_events();
         let proposed = std::mem::take(&mut self.proposed);
         for (id, request) in &proposed {
@@ -196,14 +196,14 @@ fn state(disk: &SimDisk, clock: &SimClock, config: &ServerConfig) -> StateMachin
     let cluster = Cluster::new(ClusterId(7), LOCAL, LEARNERS_MAX_DEFAULT, members);
     let lease =
         lease::Config { checkpoint: config.features.lease_checkpoint, ..lease::Config::default() };
-    let machine = Config {
+    let config = Config {
         store: mvcc::Config::default(),
         lease,
         watch: watch::Config::default(),
         wake_watch: Arc::new(|| {}),
         quota: Quota::new(config.quota_backend_bytes),
     };
-    StateMachine::open(backend, clock, auth, cluster, machine).unwrap()
+    StateMachine::open(backend, clock, auth, cluster, config).unwrap()
 }
 
 mod all {
@@ -212,13 +212,13 @@ mod all {
 
     #[test]
     fn a_starting_member_publishes_and_decides_the_cluster_version() {
-        let mut rig = Rig::new();
-        let mut tasks = BackgroundTasks::new(rig.server.clone());
+        let mut member = ManualMember::new();
+        let mut tasks = BackgroundTasks::new(member.server.clone());
         let mut waiting = tasks.published().wait();
-        rig.lead();
-        let now = rig.now();
+        member.lead();
+        let now = member.now();
         tasks.turn(now);
-        let requests = rig.complete_all();
+        let requests = member.complete_all();
         assert!(requests[0].cluster_member_attr_set.is_some());
         assert_eq!(requests[1].cluster_version_set.as_ref().unwrap().ver, "3.7.0");
         assert_eq!(waiting.try_recv(), Ok(None));
@@ -233,16 +233,16 @@ mod all {
 
     #[test]
     fn an_idle_member_takes_turns_at_the_longest_interval() {
-        let mut rig = Rig::new();
-        rig.follow();
+        let mut member = ManualMember::new();
+        member.follow();
         let decided = proto::membershippb::ClusterVersionSetRequest { ver: "3.7.0".to_owned() };
-        rig.apply_ok(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
-        let mut tasks = BackgroundTasks::new(rig.server.clone());
-        let now = rig.now();
+        member.apply_ok(&InternalRaftRequest { cluster_version_set: Some(decided), ..header() });
+        let mut tasks = BackgroundTasks::new(member.server.clone());
+        let now = member.now();
         tasks.turn(now);
-        rig.complete_all();
+        member.complete_all();
         // Closing the pool drops its jobs, since it has no threads.
-        rig.server.inner.pools.close();
+        member.server.inner.pools.close();
         tasks.turn(now);
         assert_eq!(tasks.turn(now), TURN_MAX);
     }

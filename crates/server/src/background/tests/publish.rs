@@ -6,21 +6,21 @@ use super::super::publish::Publish;
 use super::*;
 use sync::oneshot;
 
-fn publish(rig: &Rig) -> Publish {
-    Publish::new(rig.server.clone(), Arc::new(ClusterPeers(rig.server.clone())))
+fn publish(member: &ManualMember) -> Publish {
+    Publish::new(member.server.clone(), Arc::new(ClusterPeers(member.server.clone())))
 }
 
 #[test]
 fn name_and_client_urls_are_published() {
-    let mut rig = Rig::with(|config| config.name = "m1".to_owned());
-    let mut publish = publish(&rig);
+    let mut member = ManualMember::with(|config| config.name = "m1".to_owned());
+    let mut publish = publish(&member);
     let mut waiting = publish.published().wait();
-    let now = rig.now();
+    let now = member.now();
     publish.turn(now);
-    rig.complete_all();
+    member.complete_all();
     assert_eq!(publish.turn(now), Duration::MAX, "the task is done");
     assert_eq!(waiting.try_recv(), Ok(Some(())));
-    let members = rig.server.state().cluster.now();
+    let members = member.server.state().cluster.now();
     let attributes = &members.member(LOCAL).unwrap().attributes;
     assert_eq!(attributes.name, "m1");
     assert_eq!(attributes.client_urls, ["http://localhost:2379"]);
@@ -28,68 +28,103 @@ fn name_and_client_urls_are_published() {
 
 #[test]
 fn a_failed_publication_is_retried() {
-    let mut rig = Rig::new();
-    let mut publish = publish(&rig);
+    let mut member = ManualMember::new();
+    let mut publish = publish(&member);
     let mut waiting = publish.published().wait();
     for _ in 0..3 {
-        let now = rig.advance(SECOND);
+        let now = member.advance(SECOND);
         publish.turn(now);
-        rig.fail_all(&Error::Timeout);
+        member.fail_all(&Error::Timeout);
         publish.turn(now);
         assert_eq!(waiting.try_recv(), Ok(None));
     }
-    let now = rig.advance(SECOND);
+    let now = member.advance(SECOND);
     publish.turn(now);
-    rig.complete_all();
+    member.complete_all();
     publish.turn(now);
     assert_eq!(waiting.try_recv(), Ok(Some(())));
 }
 
 #[test]
 fn a_publication_is_repeated_at_once_under_a_new_leader() {
-    let mut rig = Rig::new();
-    let mut publish = publish(&rig);
-    let now = rig.now();
+    let mut member = ManualMember::new();
+    member.follow();
+    let mut publish = publish(&member);
+    let now = member.now();
     publish.turn(now);
-    assert_eq!(rig.take_proposed().len(), 1, "no leader: the proposal may be lost");
+    assert_eq!(member.take_proposed().len(), 1);
     publish.turn(now);
-    assert!(rig.take_proposed().is_empty());
-    rig.follow();
+    assert!(member.take_proposed().is_empty());
+    member.lead();
     assert_eq!(publish.turn(now), now);
     publish.turn(now);
-    assert_eq!(rig.take_proposed().len(), 1);
+    assert_eq!(member.take_proposed().len(), 1);
     publish.turn(now);
-    assert!(rig.take_proposed().is_empty(), "proposed once only");
+    assert!(member.take_proposed().is_empty(), "proposed once only");
+}
+
+/// The raft loop holds a proposal until there is a leader. A second one would be applied as well,
+/// and the first would count as failed.
+#[test]
+fn a_publication_before_the_first_leader_is_not_repeated() {
+    let mut member = ManualMember::new();
+    let mut publish = publish(&member);
+    let mut waiting = publish.published().wait();
+    let now = member.now();
+    publish.turn(now);
+    member.follow();
+    let polled_again = publish.turn(now);
+    assert!(polled_again > now, "the proposal is not given up");
+    member.complete_all();
+    publish.turn(now);
+    assert_eq!(waiting.try_recv(), Ok(Some(())));
+    assert!(member.take_proposed().is_empty(), "proposed once only");
+    assert_eq!(member.server.inner.context.metrics.proposals_failed.get(), 0);
+}
+
+#[test]
+fn the_first_leader_may_be_replaced_by_another() {
+    let mut member = ManualMember::new();
+    let mut publish = publish(&member);
+    let now = member.now();
+    publish.turn(now);
+    member.follow();
+    publish.turn(now);
+    assert_eq!(member.take_proposed().len(), 1);
+    member.lead();
+    publish.turn(now);
+    publish.turn(now);
+    assert_eq!(member.take_proposed().len(), 1, "the other leader may not have it");
 }
 
 #[test]
 fn a_publication_is_repeated_at_once_after_a_snapshot() {
-    let mut rig = Rig::new();
-    rig.follow();
-    let mut publish = publish(&rig);
+    let mut member = ManualMember::new();
+    member.follow();
+    let mut publish = publish(&member);
     let mut waiting = publish.published().wait();
-    let now = rig.now();
+    let now = member.now();
     publish.turn(now);
-    assert_eq!(rig.take_proposed().len(), 1);
+    assert_eq!(member.take_proposed().len(), 1);
     let config = ServerConfig::new("default", "/data");
     let sent = state(&SimDisk::new(1), &SimClock::default(), &config);
-    rig.server.inner.state.replace(sent.into());
+    member.server.inner.state.replace(sent.into());
     assert_eq!(publish.turn(now), now);
     publish.turn(now);
-    rig.complete_all();
+    member.complete_all();
     publish.turn(now);
     assert_eq!(waiting.try_recv(), Ok(Some(())));
 }
 
 #[test]
 fn a_stopping_member_cancels_the_waiters() {
-    let mut rig = Rig::new();
-    let mut publish = publish(&rig);
+    let mut member = ManualMember::new();
+    let mut publish = publish(&member);
     let published = publish.published();
     let before = published.wait();
-    let now = rig.now();
+    let now = member.now();
     publish.turn(now);
-    rig.fail_all(&Error::Stopped);
+    member.fail_all(&Error::Stopped);
     assert_eq!(publish.turn(now), Duration::MAX);
     for mut waiting in [before, published.wait()] {
         assert_eq!(waiting.try_recv(), Err(oneshot::Canceled));
@@ -98,8 +133,8 @@ fn a_stopping_member_cancels_the_waiters() {
 
 #[test]
 fn dropping_the_task_cancels_the_waiters() {
-    let rig = Rig::new();
-    let publish = publish(&rig);
+    let member = ManualMember::new();
+    let publish = publish(&member);
     let published = publish.published();
     let before = published.wait();
     drop(publish);
@@ -110,14 +145,14 @@ fn dropping_the_task_cancels_the_waiters() {
 
 #[test]
 fn the_initial_corruption_check_runs_before_the_publication() {
-    let mut rig = Rig::with(|config| config.features.initial_corrupt_check = true);
-    let mut publish = publish(&rig);
-    let now = rig.now();
+    let mut member = ManualMember::with(|config| config.features.initial_corrupt_check = true);
+    let mut publish = publish(&member);
+    let now = member.now();
     publish.turn(now);
-    assert!(rig.take_proposed().is_empty(), "not before the check");
+    assert!(member.take_proposed().is_empty(), "not before the check");
     // The pool has no threads, so the hash fails when it is closed, and the member must not start.
-    rig.server.inner.pools.close();
+    member.server.inner.pools.close();
     publish.turn(now);
-    assert!(rig.server.is_stopping());
-    assert!(rig.take_proposed().is_empty());
+    assert!(member.server.is_stopping());
+    assert!(member.take_proposed().is_empty());
 }

@@ -11,26 +11,26 @@ use super::super::storage::follow_cluster_version;
 use super::super::versions::{ClusterVersion, DowngradeEnd};
 use super::*;
 
-fn set_version(rig: &mut Rig, ver: &str) {
-    rig.apply_ok(&version_request(ver));
+fn set_version(member: &mut ManualMember, ver: &str) {
+    member.apply_ok(&version_request(ver));
 }
 
-fn set_downgrade(rig: &mut Rig, ver: &str) {
+fn set_downgrade(member: &mut ManualMember, ver: &str) {
     let downgrade_info_set = Some(DowngradeInfoSetRequest { enabled: true, ver: ver.to_owned() });
-    rig.apply_ok(&InternalRaftRequest { downgrade_info_set, ..header() });
+    member.apply_ok(&InternalRaftRequest { downgrade_info_set, ..header() });
 }
 
-fn add_member(rig: &Rig, id: u64) {
-    let state = rig.server.state();
+fn add_member(member: &ManualMember, id: u64) {
+    let state = member.server.state();
     let mut tx = state.backend.begin();
     let urls = vec![format!("http://localhost:{id}")];
-    let member = Member { id: MemberId(id), ..Member::at_bootstrap("", urls, "token") };
-    state.cluster.add_member(&mut tx, member).unwrap();
+    let added = Member { id: MemberId(id), ..Member::at_bootstrap("", urls, "token") };
+    state.cluster.add_member(&mut tx, added).unwrap();
     tx.commit().unwrap();
 }
 
-fn version(rig: &Rig) -> Option<Version> {
-    rig.server.state().cluster.now().version()
+fn version(member: &ManualMember) -> Option<Version> {
+    member.server.state().cluster.now().version()
 }
 
 fn versions_proposed(requests: &[InternalRaftRequest]) -> Vec<String> {
@@ -39,126 +39,126 @@ fn versions_proposed(requests: &[InternalRaftRequest]) -> Vec<String> {
 
 #[test]
 fn a_new_leader_decides_the_version_at_once() {
-    let mut rig = Rig::new();
-    let mut task = ClusterVersion::new(rig.server.clone());
-    let now = rig.now();
+    let mut member = ManualMember::new();
+    let mut task = ClusterVersion::new(member.server.clone());
+    let now = member.now();
     assert!(task.turn(now) < now + SECOND / 10, "polls for a leader");
-    assert!(rig.take_proposed().is_empty());
-    rig.lead();
+    assert!(member.take_proposed().is_empty());
+    member.lead();
     task.turn(now);
-    assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
+    assert_eq!(versions_proposed(&member.complete_all()), ["3.7.0"]);
     assert_eq!(task.turn(now), now + 4 * SECOND);
-    assert_eq!(version(&rig), Some(Version::new(3, 7)));
+    assert_eq!(version(&member), Some(Version::new(3, 7)));
 }
 
 #[test]
 fn a_silent_member_keeps_the_cluster_at_the_oldest_version() {
-    let mut rig = Rig::new();
-    add_member(&rig, 2);
-    rig.lead();
-    let mut task = ClusterVersion::new(rig.server.clone());
-    let now = rig.now();
+    let mut member = ManualMember::new();
+    add_member(&member, 2);
+    member.lead();
+    let mut task = ClusterVersion::new(member.server.clone());
+    let now = member.now();
     task.turn(now);
-    assert_eq!(versions_proposed(&rig.complete_all()), ["3.0.0"]);
+    assert_eq!(versions_proposed(&member.complete_all()), ["3.0.0"]);
     task.turn(now);
-    let now = rig.advance(4 * SECOND);
+    let now = member.advance(4 * SECOND);
     task.turn(now);
-    assert!(rig.take_proposed().is_empty(), "the version stays at 3.0");
+    assert!(member.take_proposed().is_empty(), "the version stays at 3.0");
 }
 
 #[test]
 fn the_cluster_version_is_raised_within_four_seconds() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.6.0");
-    rig.lead();
-    let mut task = ClusterVersion::new(rig.server.clone());
-    let now = rig.now();
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.6.0");
+    member.lead();
+    let mut task = ClusterVersion::new(member.server.clone());
+    let now = member.now();
     assert_eq!(task.turn(now), now + 4 * SECOND);
-    assert!(rig.take_proposed().is_empty());
-    let now = rig.advance(4 * SECOND);
+    assert!(member.take_proposed().is_empty());
+    let now = member.advance(4 * SECOND);
     task.turn(now);
-    assert_eq!(versions_proposed(&rig.complete_all()), ["3.7.0"]);
+    assert_eq!(versions_proposed(&member.complete_all()), ["3.7.0"]);
 }
 
 #[test]
 fn a_failed_version_proposal_is_retried() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.6.0");
-    rig.lead();
-    let mut task = ClusterVersion::new(rig.server.clone());
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.6.0");
+    member.lead();
+    let mut task = ClusterVersion::new(member.server.clone());
     for _ in 0..2 {
-        let now = rig.advance(4 * SECOND);
+        let now = member.advance(4 * SECOND);
         task.turn(now);
-        rig.take_events();
-        assert_eq!(rig.proposed.len(), 1);
-        rig.fail_all(&Error::Timeout);
+        member.take_events();
+        assert_eq!(member.proposed.len(), 1);
+        member.fail_all(&Error::Timeout);
         assert_eq!(task.turn(now), now + 4 * SECOND);
     }
 }
 
 #[test]
 fn a_downgrade_lowers_the_cluster_version() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.7.0");
-    set_downgrade(&mut rig, "3.6.0");
-    rig.lead();
-    let mut task = ClusterVersion::new(rig.server.clone());
-    let now = rig.advance(4 * SECOND);
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.7.0");
+    set_downgrade(&mut member, "3.6.0");
+    member.lead();
+    let mut task = ClusterVersion::new(member.server.clone());
+    let now = member.advance(4 * SECOND);
     task.turn(now);
-    assert_eq!(versions_proposed(&rig.complete_all()), ["3.6.0"]);
+    assert_eq!(versions_proposed(&member.complete_all()), ["3.6.0"]);
 }
 
 #[test]
 fn a_downgrade_continues_while_a_member_runs_the_newer_release() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.7.0");
-    set_downgrade(&mut rig, "3.6.0");
-    rig.lead();
-    let mut task = DowngradeEnd::new(rig.server.clone()).unwrap();
-    let now = rig.advance(5 * SECOND);
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.7.0");
+    set_downgrade(&mut member, "3.6.0");
+    member.lead();
+    let mut task = DowngradeEnd::new(member.server.clone()).unwrap();
+    let now = member.advance(5 * SECOND);
     assert_eq!(task.turn(now), now + 5 * SECOND);
-    assert!(rig.take_proposed().is_empty());
+    assert!(member.take_proposed().is_empty());
 }
 
 #[test]
 fn a_downgrade_ends_once_all_members_run_the_target_version() {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.7.0");
-    set_downgrade(&mut rig, "3.7.0");
-    let mut task = DowngradeEnd::new(rig.server.clone()).unwrap();
-    let now = rig.advance(5 * SECOND);
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.7.0");
+    set_downgrade(&mut member, "3.7.0");
+    let mut task = DowngradeEnd::new(member.server.clone()).unwrap();
+    let now = member.advance(5 * SECOND);
     task.turn(now);
-    assert!(rig.take_proposed().is_empty(), "the leader ends it");
-    rig.lead();
-    let now = rig.advance(5 * SECOND);
+    assert!(member.take_proposed().is_empty(), "the leader ends it");
+    member.lead();
+    let now = member.advance(5 * SECOND);
     task.turn(now);
-    rig.complete_all();
+    member.complete_all();
     task.turn(now);
-    assert!(!rig.server.state().cluster.now().downgrade().enabled);
+    assert!(!member.server.state().cluster.now().downgrade().enabled);
 }
 
 #[test]
 fn the_downgrade_check_is_off_with_a_zero_interval() {
-    let rig = Rig::with(|config| config.downgrade_check_time = Duration::ZERO);
-    assert!(DowngradeEnd::new(rig.server.clone()).is_none());
+    let member = ManualMember::with(|config| config.downgrade_check_time = Duration::ZERO);
+    assert!(DowngradeEnd::new(member.server.clone()).is_none());
 }
 
 #[test]
 fn the_storage_version_follows_the_cluster_version() {
-    let mut rig = Rig::new();
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), None, "no cluster version yet");
-    set_version(&mut rig, "3.0.0");
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 5)), "counts as undecided");
-    set_version(&mut rig, "3.7.0");
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 7)));
+    let mut member = ManualMember::new();
+    follow_cluster_version(&member.server);
+    assert_eq!(stored(&member), None, "no cluster version yet");
+    set_version(&mut member, "3.0.0");
+    follow_cluster_version(&member.server);
+    assert_eq!(stored(&member), Some(Version::new(3, 5)), "counts as undecided");
+    set_version(&mut member, "3.7.0");
+    follow_cluster_version(&member.server);
+    assert_eq!(stored(&member), Some(Version::new(3, 7)));
 }
 
 /// Creates a log on the disk of a member, with the given requests as entries.
-fn begin_log(rig: &Rig, requests: &[InternalRaftRequest]) -> Wal {
-    let (disk, dir) = (&rig.server.inner.context.disk, rig.server.config().wal_path());
+fn begin_log(member: &ManualMember, requests: &[InternalRaftRequest]) -> Wal {
+    let (disk, dir) = (&member.server.inner.context.disk, member.server.config().wal_path());
     disk.create_dir_all_durably(dir.parent().unwrap()).unwrap();
     let mut log = Wal::create(Arc::clone(disk), &dir, "", wal::Config::default()).unwrap();
     let entry = |(number, request): (usize, &InternalRaftRequest)| proto::raftpb::Entry {
@@ -186,35 +186,39 @@ fn newer_request() -> InternalRaftRequest {
 }
 
 /// Returns a member in the middle of a downgrade from 3.7 to 3.6.
-fn downgrading() -> Rig {
-    let mut rig = Rig::new();
-    set_version(&mut rig, "3.7.0");
-    follow_cluster_version(&rig.server);
-    set_downgrade(&mut rig, "3.6.0");
-    set_version(&mut rig, "3.6.0");
-    rig
+fn downgrading() -> ManualMember {
+    let mut member = ManualMember::new();
+    set_version(&mut member, "3.7.0");
+    follow_cluster_version(&member.server);
+    set_downgrade(&mut member, "3.6.0");
+    set_version(&mut member, "3.6.0");
+    member
 }
 
-fn stored(rig: &Rig) -> Option<Version> {
-    detect(&rig.server.state().backend.view()).ok()
+fn stored(member: &ManualMember) -> Option<Version> {
+    detect(&member.server.state().backend.view()).ok()
 }
 
 #[test]
 fn the_database_is_downgraded_once_the_older_release_can_read_the_log() {
-    let rig = downgrading();
-    let mut log = begin_log(&rig, &[newer_request(), version_request("3.6.0")]);
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 7)), "3.6 could not read the log");
+    let member = downgrading();
+    let mut log = begin_log(&member, &[newer_request(), version_request("3.6.0")]);
+    follow_cluster_version(&member.server);
+    assert_eq!(stored(&member), Some(Version::new(3, 7)), "3.6 could not read the log");
     let conf_state = Some(proto::raftpb::ConfState::default());
     let snapshot = Snapshot { index: Some(2), term: Some(2), conf_state };
     log.save_snapshot(&snapshot).unwrap();
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 6)), "the snapshot made that entry unnecessary");
+    follow_cluster_version(&member.server);
+    assert_eq!(
+        stored(&member),
+        Some(Version::new(3, 6)),
+        "the snapshot made that entry unnecessary"
+    );
 }
 
 #[test]
 fn the_database_is_not_downgraded_if_the_log_cannot_be_read() {
-    let rig = downgrading();
-    follow_cluster_version(&rig.server);
-    assert_eq!(stored(&rig), Some(Version::new(3, 7)));
+    let member = downgrading();
+    follow_cluster_version(&member.server);
+    assert_eq!(stored(&member), Some(Version::new(3, 7)));
 }

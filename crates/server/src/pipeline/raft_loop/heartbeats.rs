@@ -29,8 +29,8 @@ impl HeartbeatMonitor {
     /// Records a heartbeat to a peer. Returns how late it is, if it is.
     pub(super) fn record_sent(&mut self, to: MemberId, now: Duration) -> Option<Duration> {
         let last = self.last_sent.insert(to, now)?;
-        let late = now.saturating_sub(last).checked_sub(self.expected())?;
-        Some(late).filter(|late| !late.is_zero())
+        let delay = now.saturating_sub(last).checked_sub(self.expected())?;
+        Some(delay).filter(|delay| !delay.is_zero())
     }
 
     /// The longest regular time between two heartbeats.
@@ -53,12 +53,12 @@ mod tests {
         let ms = Duration::from_millis;
         let mut monitor = HeartbeatMonitor::new(ms(100));
         let (b, c) = (MemberId(0xb), MemberId(0xc));
-        let late = |monitor: &mut HeartbeatMonitor, to, at| monitor.record_sent(to, ms(at));
-        assert_eq!(late(&mut monitor, b, 1000), None, "the first one");
-        assert_eq!(late(&mut monitor, b, 1200), None);
-        assert_eq!(late(&mut monitor, b, 1450), Some(ms(50)));
-        assert_eq!(late(&mut monitor, c, 1450), None, "peers are independent");
+        let delay = |monitor: &mut HeartbeatMonitor, to, at| monitor.record_sent(to, ms(at));
+        assert_eq!(delay(&mut monitor, b, 1000), None, "the first one");
+        assert_eq!(delay(&mut monitor, b, 1200), None);
+        assert_eq!(delay(&mut monitor, b, 1450), Some(ms(50)));
+        assert_eq!(delay(&mut monitor, c, 1450), None, "peers are independent");
         monitor.reset();
-        assert_eq!(late(&mut monitor, b, 9000), None, "the member did not lead in between");
+        assert_eq!(delay(&mut monitor, b, 9000), None, "the member did not lead in between");
     }
 }

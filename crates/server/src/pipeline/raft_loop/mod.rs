@@ -131,12 +131,12 @@ impl RaftLoop {
         self.propose_held();
         self.tick(now);
         self.maybe_campaign_alone();
-        self.ask_for_read_index(now);
+        self.request_read_index(now);
         while self.node.has_ready() {
             let ready = self.node.ready();
             self.dispatch(ready, now);
             self.propose_held();
-            self.ask_for_read_index(now);
+            self.request_read_index(now);
         }
         self.publish_commit_index();
         self.publish_sole_leader();
@@ -236,9 +236,9 @@ impl RaftLoop {
         }
     }
 
-    fn ask_for_read_index(&mut self, now: Duration) {
+    fn request_read_index(&mut self, now: Duration) {
         let ids = &self.proposals.ids;
-        if let Some(context) = self.reads.next_question(now, || ids.next()) {
+        if let Some(context) = self.reads.next_request(now, || ids.next()) {
             self.node.read_index(context);
         }
     }

@@ -71,13 +71,13 @@ impl RaftLoop {
     pub(super) fn check_heartbeats(&mut self, messages: &[Message], now: Duration) {
         for heartbeat in messages.iter().filter(|message| message.kind == MessageType::MsgHeartbeat)
         {
-            let Some(late) = self.heartbeats.record_sent(heartbeat.to, now) else { continue };
+            let Some(delay) = self.heartbeats.record_sent(heartbeat.to, now) else { continue };
             self.context.metrics.heartbeat_send_failures.inc();
             tracing::warn!(
                 to = %heartbeat.to,
                 heartbeat_interval = ?self.context.config.heartbeat,
                 expected_duration = ?self.heartbeats.expected(),
-                exceeded_duration = ?late,
+                exceeded_duration = ?delay,
                 "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
             );
         }

@@ -82,8 +82,8 @@ impl RaftLoop {
         let _ = self.apply.push(ApplyWork::Apply(Box::new(message)));
     }
 
-    /// Handles a durable append: consensus may read the entries back, and only now may a peer learn
-    /// of them.
+    /// Handles a durable append: consensus may read the entries back, and only now may the
+    /// acknowledgement be sent.
     pub(super) fn on_appended(&mut self, append: Message) {
         let hard_state = append.hard_state();
         let storage = self.node.storage_mut();
@@ -130,7 +130,7 @@ impl RaftLoop {
         self.is_sole_voter = is_sole_voter;
         self.is_sole_member =
             is_sole_voter && conf.learners.is_empty() && conf.learners_next.is_empty();
-        // At once, before a new voter can be asked for its vote: see `Server::linearizable`.
+        // At once, before a new voter can grant a vote: see `Server::linearizable`.
         self.publish_sole_leader();
     }
 

@@ -37,8 +37,8 @@ impl RaftLoop {
     fn timeout_error(&self, since: Duration) -> Error {
         let (progress, config) = (&self.raft.progress, &self.context.config);
         let elected = progress.elected_at();
-        let lost = elected.saturating_sub(2 * config.election_timeout());
-        if since > lost && since < elected {
+        let leader_lost = elected.saturating_sub(2 * config.election_timeout());
+        if since > leader_lost && since < elected {
             return Error::TimeoutLeaderFail;
         }
         let Some(lead) = progress.leader() else { return Error::Timeout };

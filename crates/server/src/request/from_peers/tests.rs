@@ -9,7 +9,7 @@ use env::{SimClock, SimDisk};
 use raft::{Message, SnapshotMetadata};
 
 use super::*;
-use crate::background::tests::Rig;
+use crate::background::tests::ManualMember;
 use crate::pipeline::peer_inbox::PEER_MESSAGES_MAX;
 
 const OTHER: MemberId = MemberId(2);
@@ -17,31 +17,31 @@ const TERM: Term = Term(3);
 
 /// A member that receives databases.
 struct Receiver {
-    rig: Rig,
+    member: ManualMember,
     folder: PathBuf,
 }
 
 impl Receiver {
     fn new() -> Receiver {
-        let rig = Rig::new();
-        let folder = rig.server.config().snap_path();
-        rig.server.inner.context.disk.create_dir_all_durably(&folder).unwrap();
-        Receiver { rig, folder }
+        let member = ManualMember::new();
+        let folder = member.server.config().snap_path();
+        member.server.inner.context.disk.create_dir_all_durably(&folder).unwrap();
+        Receiver { member, folder }
     }
 
     fn receive(&self, message: Message, mut image: &[u8]) -> Result<u64, ReceiveSnapshotError> {
-        self.rig.server.receive_snapshot(message, &mut image)
+        self.member.server.receive_snapshot(message, &mut image)
     }
 
     /// Counts the messages that Raft receives.
     fn delivered(&self) -> usize {
         let mut events = Vec::new();
-        self.rig.server.inner.raft.queue.take(&mut events);
+        self.member.server.inner.raft.queue.take(&mut events);
         events.iter().filter(|event| matches!(event, Event::PeerMessage { .. })).count()
     }
 
     fn names(&self) -> Vec<String> {
-        self.rig.server.inner.context.disk.read_dir(&self.folder).unwrap()
+        self.member.server.inner.context.disk.read_dir(&self.folder).unwrap()
     }
 }
 
@@ -97,12 +97,12 @@ fn a_valid_database_is_stored_and_raft_gets_the_message() {
     assert_eq!(receiver.receive(message(7, TERM), &image).unwrap(), image.len() as u64);
     assert_eq!(receiver.names(), [file(7)]);
     assert_eq!(receiver.delivered(), 1);
-    let metrics = receiver.rig.server.metrics();
+    let metrics = receiver.member.server.metrics();
     assert_eq!(metrics.snap_db_fsync_duration.get_sample_count(), 1);
     assert_eq!(metrics.snap_db_save_total_duration.get_sample_count(), 1);
 }
 
-/// Otherwise it would replace the old database before the damage is found.
+/// A stored one would replace the old database before the damage is found.
 #[test]
 fn an_invalid_database_is_not_stored() {
     let receiver = Receiver::new();
@@ -122,7 +122,7 @@ fn an_invalid_database_is_not_stored() {
     }
 }
 
-/// Raft was told of it and will open it.
+/// The raft loop has the message and will open the database.
 #[test]
 fn a_stored_database_is_not_replaced_by_another() {
     let receiver = Receiver::new();
@@ -139,29 +139,29 @@ fn a_stored_database_is_not_replaced_by_another() {
 fn a_database_is_deleted_if_raft_does_not_take_the_message() {
     let receiver = Receiver::new();
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap();
-    let received = &receiver.rig.server.inner.raft.peer_inbox;
-    let places: Vec<_> =
-        (1..PEER_MESSAGES_MAX).map(|_| received.try_acquire(&Message::default())).collect();
+    let inbox = &receiver.member.server.inner.raft.peer_inbox;
+    let permits: Vec<_> =
+        (1..PEER_MESSAGES_MAX).map(|_| inbox.try_acquire(&Message::default())).collect();
     let full = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
     assert!(matches!(full, ReceiveSnapshotError::Message(ReceiveError::Full)));
     receiver.receive(message(7, TERM), &image(7, TERM)).unwrap_err();
     assert_eq!(receiver.names(), [file(7)], "the database of another call stays");
-    drop(places);
-    receiver.rig.server.inner.raft.queue.close();
+    drop(permits);
+    receiver.member.server.inner.raft.queue.close();
     let stopped = receiver.receive(message(8, TERM), &image(8, TERM)).unwrap_err();
     assert!(matches!(stopped, ReceiveSnapshotError::Message(ReceiveError::Stopped)));
     assert_eq!(receiver.names(), [file(7)]);
 }
 
-/// A reader during which something happens.
+/// A reader that runs a callback at its first read.
 struct Interrupted<'a, F> {
     image: &'a [u8],
-    happens: Option<F>,
+    interruption: Option<F>,
 }
 
 impl<F: FnOnce()> Read for Interrupted<'_, F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.happens.take().into_iter().for_each(|happens| happens());
+        self.interruption.take().into_iter().for_each(|interruption| interruption());
         let most = into.len().min(1000);
         self.image.read(&mut into[..most])
     }
@@ -171,13 +171,13 @@ impl<F: FnOnce()> Read for Interrupted<'_, F> {
 fn concurrent_databases_do_not_mix() {
     let receiver = Receiver::new();
     let (seven, eight) = (image(7, TERM), image(8, TERM));
-    let happens = || {
+    let interruption = || {
         receiver.receive(message(8, TERM), &eight).unwrap();
     };
-    let mut first = Interrupted { image: &seven, happens: Some(happens) };
-    receiver.rig.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
+    let mut first = Interrupted { image: &seven, interruption: Some(interruption) };
+    receiver.member.server.receive_snapshot(message(7, TERM), &mut first).unwrap();
     assert_eq!((receiver.names(), receiver.delivered()), (vec![file(7), file(8)], 2));
-    let inner = &receiver.rig.server.inner;
+    let inner = &receiver.member.server.inner;
     for index in [7, 8] {
         let path = receiver.folder.join(file(index));
         let found = check_snapshot_database(

@@ -3,10 +3,11 @@
 use mvcc::OpResult;
 use pb::request_op::Request;
 use proto::etcdserverpb as pb;
-use server::quota;
 use server::{Error, Refusal};
 
-use super::{ANONYMOUS, Running, block_on, keys, put, put_repeatedly, put_request, range_request};
+use super::{
+    ANONYMOUS, TestMember, block_on, keys, put, put_repeatedly, put_request, range_request,
+};
 
 fn refused(error: mvcc::Error) -> Error {
     Error::Refused(Refusal::Keys(error))
@@ -23,7 +24,7 @@ fn compact(revision: i64, physical: bool) -> pb::CompactionRequest {
 
 #[test]
 fn a_key_is_readable_from_its_put_to_its_deletion() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     assert_eq!(put(&server, "a", "1"), 2);
     assert_eq!(put(&server, "b", "1"), 3);
@@ -39,7 +40,7 @@ fn a_key_is_readable_from_its_put_to_its_deletion() {
 
 #[test]
 fn a_writing_transaction_is_proposed_and_a_reading_one_is_not() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let write = txn_of([Request::RequestPut(put_request("a", "1"))]);
     let written = block_on(server.txn(ANONYMOUS, write.clone())).unwrap();
@@ -56,7 +57,7 @@ fn a_writing_transaction_is_proposed_and_a_reading_one_is_not() {
 
 #[test]
 fn refusals_of_the_state_machine_reach_the_client() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let orphan = pb::PutRequest { lease: 7, ..put_request("a", "1") };
     let error = block_on(server.put(ANONYMOUS, orphan)).unwrap_err();
@@ -68,7 +69,7 @@ fn refusals_of_the_state_machine_reach_the_client() {
 
 #[test]
 fn a_request_above_the_maximum_size_is_refused() {
-    let running = Running::start_with(|config| config.max_request_bytes = 1000);
+    let running = TestMember::builder().config(|config| config.max_request_bytes = 1000).start();
     let server = running.server();
     let large = put_request("a", &"x".repeat(1000));
     assert_eq!(block_on(server.put(ANONYMOUS, large)).unwrap_err(), Error::RequestTooLarge);
@@ -77,7 +78,7 @@ fn a_request_above_the_maximum_size_is_refused() {
 
 #[test]
 fn a_stopped_member_refuses_all_requests() {
-    let mut running = Running::start();
+    let mut running = TestMember::builder().start();
     let server = running.server();
     put(&server, "a", "1");
     running.stop();
@@ -89,7 +90,7 @@ fn a_stopped_member_refuses_all_requests() {
 
 #[test]
 fn a_physical_compaction_returns_after_the_deletion() {
-    let running = Running::start_with(|config| config.compaction_batch_limit = 10);
+    let running = TestMember::builder().config(|config| config.compaction_batch_limit = 10).start();
     let server = running.server();
     put_repeatedly(&server, "a", 100, "x");
     let compacted = block_on(server.compact(ANONYMOUS, compact(100, true))).unwrap();
@@ -107,17 +108,21 @@ fn a_physical_compaction_returns_after_the_deletion() {
 
 #[test]
 fn a_full_quota_raises_the_nospace_alarm_once() {
-    let running = Running::start_with(|config| config.quota_backend_bytes = 1);
+    let running = TestMember::builder().config(|config| config.quota_backend_bytes = 1).start();
     let server = running.server();
-    assert_eq!(block_on(server.check_quota(0)), Ok(()), "a request without cost fits");
-    let cost = quota::put_cost(&put_request("a", "1"));
+    assert_eq!(
+        block_on(server.check_quota(&pb::TxnRequest::default())),
+        Ok(()),
+        "a request without cost fits"
+    );
+    let put = put_request("a", "1");
     let full = Err(Error::Refused(Refusal::NoSpace));
-    assert_eq!(block_on(server.check_quota(cost)), full);
+    assert_eq!(block_on(server.check_quota(&put)), full);
     assert!(
         server.state().alarms.is_active(pb::AlarmType::Nospace),
         "the check returned before the alarm was raised"
     );
-    assert_eq!(block_on(server.check_quota(cost)), full, "with the alarm raised");
+    assert_eq!(block_on(server.check_quota(&put)), full, "with the alarm raised");
     assert_eq!(
         block_on(server.put(ANONYMOUS, put_request("a", "1"))),
         Err(Error::Refused(Refusal::NoSpace)),

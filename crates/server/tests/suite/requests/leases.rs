@@ -7,7 +7,7 @@ use proto::etcdserverpb as pb;
 use server::{Error, Refusal, Server};
 use types::LeaseId;
 
-use super::{ANONYMOUS, Running, block_on, keys, put_request};
+use super::{ANONYMOUS, TestMember, block_on, keys, put_request, start_with_clock};
 
 fn grant(server: &Server, id: i64, ttl: i64) -> pb::LeaseGrantResponse {
     block_on(server.lease_grant(ANONYMOUS, pb::LeaseGrantRequest { id, ttl })).unwrap()
@@ -30,7 +30,7 @@ fn leases(server: &Server) -> Vec<i64> {
 
 #[test]
 fn a_lease_gets_the_requested_id_or_a_generated_one() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let seven = grant(&server, 7, 60);
     assert_eq!((seven.id, seven.ttl), (7, 60));
@@ -43,7 +43,7 @@ fn a_lease_gets_the_requested_id_or_a_generated_one() {
 
 #[test]
 fn invalid_grants_and_revokes_are_refused() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     grant(&server, 7, 60);
     let refused = |id, ttl| {
@@ -59,7 +59,7 @@ fn invalid_grants_and_revokes_are_refused() {
 
 #[test]
 fn time_to_live_returns_the_ttl_and_the_keys() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     grant(&server, 7, 60);
     put_with(&server, "b", 7);
@@ -76,7 +76,7 @@ fn time_to_live_returns_the_ttl_and_the_keys() {
 
 #[test]
 fn revoking_a_lease_deletes_its_keys() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     grant(&server, 7, 60);
     put_with(&server, "a", 7);
@@ -90,7 +90,9 @@ fn revoking_a_lease_deletes_its_keys() {
 #[test]
 fn a_lease_is_renewed_with_and_without_fast_keep_alive() {
     for fast in [true, false] {
-        let running = Running::start_with(|config| config.features.fast_lease_keep_alive = fast);
+        let running = TestMember::builder()
+            .config(|config| config.features.fast_lease_keep_alive = fast)
+            .start();
         let server = running.server();
         grant(&server, 7, 60);
         assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(60));
@@ -101,7 +103,7 @@ fn a_lease_is_renewed_with_and_without_fast_keep_alive() {
 
 #[test]
 fn a_renewal_waits_for_a_leader() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     // The request arrives before a leader is elected and before the lessor is primary.
     assert_eq!(block_on(running.server().lease_renew(ANONYMOUS, 8)), Ok(0));
     assert!(running.server().is_leader());
@@ -109,7 +111,8 @@ fn a_renewal_waits_for_a_leader() {
 
 #[test]
 fn a_checkpoint_is_cleared_before_a_lease_is_renewed() {
-    let running = Running::start_with(|config| config.features.lease_checkpoint = true);
+    let running =
+        TestMember::builder().config(|config| config.features.lease_checkpoint = true).start();
     let server = running.server();
     grant(&server, 7, 600);
     let checkpoints = vec![pb::LeaseCheckpoint { id: 7, remaining_ttl: 100 }];
@@ -124,11 +127,11 @@ fn a_checkpoint_is_cleared_before_a_lease_is_renewed() {
 
 #[test]
 fn renewing_an_expired_lease_fails_after_the_lease_is_revoked() {
-    let running = Running::start_fast(10, |_| {});
+    let (running, clock) = start_with_clock();
     let server = running.server();
     grant(&server, 7, 2);
     put_with(&server, "a", 7);
-    block_on(server.sleep(Duration::from_millis(2_050))).unwrap();
+    clock.advance(Duration::from_millis(2_050));
     assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(0));
     assert!(!server.state().lessor.contains(LeaseId(7)));
     assert!(keys(&server, "a", "z").is_empty());

@@ -1,14 +1,12 @@
 //! Maintenance requests: status, hashes, alarms, defragmentation, downgrades.
 
-use std::time::Duration;
-
 use membership::version::DowngradeError;
 use pb::alarm_request::AlarmAction;
 use pb::downgrade_request::DowngradeAction;
 use proto::etcdserverpb as pb;
 use server::{Error, Refusal, SERVER_VERSION, Server};
 
-use super::{ANONYMOUS, Running, block_on, keys, put, put_repeatedly};
+use super::{ANONYMOUS, TestMember, block_on, keys, put, put_repeatedly, wait_until};
 
 fn alarm(server: &Server, action: AlarmAction, member_id: u64, alarm: pb::AlarmType) -> usize {
     let (action, alarm) = (action.into(), alarm.into());
@@ -27,14 +25,13 @@ fn downgrade(
 
 /// Waits until the cluster version is set.
 fn await_version(server: &Server) {
-    while server.state().cluster.now().version().is_none() {
-        block_on(server.sleep(Duration::from_millis(10))).unwrap();
-    }
+    wait_until("the cluster version is set", || server.state().cluster.now().version().is_some());
 }
 
 #[test]
 fn status_describes_the_member() {
-    let running = Running::start_with(|config| config.quota_backend_bytes = 1 << 30);
+    let running =
+        TestMember::builder().config(|config| config.quota_backend_bytes = 1 << 30).start();
     let server = running.server();
     put(&server, "a", "1");
     let status = block_on(server.status(ANONYMOUS)).unwrap();
@@ -53,7 +50,7 @@ fn status_describes_the_member() {
 
 #[test]
 fn alarms_are_raised_listed_and_cleared() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     assert_eq!(alarm(&server, AlarmAction::Activate, 5, pb::AlarmType::Nospace), 1);
     assert_eq!(alarm(&server, AlarmAction::Activate, 0, pb::AlarmType::Corrupt), 1);
@@ -70,7 +67,7 @@ fn alarms_are_raised_listed_and_cleared() {
 
 #[test]
 fn hash_kv_covers_the_keys_and_hash_the_whole_file() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     put_repeatedly(&server, "a", 10, "x");
     let hash = block_on(server.hash_kv(ANONYMOUS, 5)).unwrap();
@@ -88,7 +85,7 @@ fn hash_kv_covers_the_keys_and_hash_the_whole_file() {
 
 #[test]
 fn defragment_shrinks_the_database_and_keeps_the_keys() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     put_repeatedly(&server, "a", 200, &"x".repeat(10_000));
     let compact = pb::CompactionRequest { revision: 201, physical: true };
@@ -108,7 +105,7 @@ fn defragment_shrinks_the_database_and_keeps_the_keys() {
 
 #[test]
 fn a_downgrade_target_is_one_minor_version_below() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     await_version(&server);
     let validate = |version| downgrade(&server, DowngradeAction::Validate, version);
@@ -126,10 +123,10 @@ fn a_downgrade_target_is_one_minor_version_below() {
 
 #[test]
 fn a_downgrade_is_enabled_once_and_cancel_is_idempotent() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     await_version(&server);
-    downgrade(&server, DowngradeAction::Enable, "3.6.14").unwrap();
+    downgrade(&server, DowngradeAction::Enable, "3.6.16").unwrap();
     let status = block_on(server.status(ANONYMOUS)).unwrap();
     let info = status.downgrade_info.unwrap();
     assert_eq!((info.enabled, info.target_version.as_str()), (true, "3.6.0"));
@@ -145,7 +142,7 @@ fn a_downgrade_is_enabled_once_and_cancel_is_idempotent() {
 
 #[test]
 fn an_unknown_downgrade_action_is_refused() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let request = pb::DowngradeRequest { action: 9, version: "3.6".to_owned() };
     let error = block_on(running.server().downgrade(ANONYMOUS, request)).unwrap_err();
     assert_eq!(error, Error::UnknownMethod);

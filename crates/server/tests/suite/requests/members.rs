@@ -1,16 +1,16 @@
 //! Requests about members: list, add, promote, update, remove, leader transfer.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use env::{OsClock, OsDisk, OsRandom};
 use membership::ConfChangeRefusal;
 use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
-use server::{Error, Member, NoPeers, Platform, Server, ServerConfig, StartError};
+use server::{Error, NoPeers, Server, StartError};
+use simkit::poll_once;
 
-use super::{ANONYMOUS, Running, block_on, put};
-use crate::support::poll;
+use super::{
+    ANONYMOUS, TestMember, block_on, put, put_request, start_fast, start_with_clock, wait_until,
+};
 
 fn add(server: &Server, url: &str, is_learner: bool) -> Result<pb::MemberAddResponse, Error> {
     let peer_urls = vec![url.to_owned()];
@@ -37,7 +37,7 @@ fn list(server: &Server) -> pb::MemberListResponse {
 
 #[test]
 fn the_member_list_contains_the_local_member() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     put(&server, "a", "1");
     let response = list(&server);
@@ -52,7 +52,7 @@ fn the_member_list_contains_the_local_member() {
 
 #[test]
 fn a_learner_is_added_and_removed() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let added = add(&server, "http://b:2380", true).unwrap();
     let learner = added.member.unwrap();
@@ -73,7 +73,7 @@ fn a_learner_is_added_and_removed() {
 
 #[test]
 fn a_member_with_too_many_learners_does_not_start() {
-    let mut running = Running::start();
+    let mut running = TestMember::builder().start();
     add(&running.server(), "http://b:2380", true).unwrap();
     let refused = running.restart(|config| config.max_learners = 0).unwrap_err();
     assert_eq!(refused.to_string(), "membership: too many learner members in cluster");
@@ -83,7 +83,7 @@ fn a_member_with_too_many_learners_does_not_start() {
 
 #[test]
 fn a_learner_that_lags_is_not_promoted() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
     let lags = promote(&server, learner).unwrap_err();
@@ -95,7 +95,7 @@ fn a_learner_that_lags_is_not_promoted() {
 
 #[test]
 fn unsafe_and_invalid_conf_changes_are_refused() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let last = remove(&server, server.local().0).unwrap_err();
     assert_eq!(last, Error::Unsafe(UnsafeReconfig::NotEnoughStarted));
@@ -111,7 +111,7 @@ fn unsafe_and_invalid_conf_changes_are_refused() {
 /// possible.
 #[test]
 fn a_conf_change_may_follow_the_reply_of_another_at_once() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     for n in 0..100 {
         let url = format!("http://moved{n}:2380");
@@ -122,7 +122,7 @@ fn a_conf_change_may_follow_the_reply_of_another_at_once() {
 
 #[test]
 fn concurrent_conf_changes_are_applied_one_after_the_other() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let member = server.local().0;
     std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn concurrent_conf_changes_are_applied_one_after_the_other() {
 
 #[test]
 fn an_update_changes_only_the_peer_urls() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let moved = update(&server, server.local().0, "http://moved:2380").unwrap();
     assert_eq!(moved.members[0].peer_urls, ["http://moved:2380"]);
@@ -150,7 +150,7 @@ fn an_update_changes_only_the_peer_urls() {
 
 #[test]
 fn a_voter_may_be_added_while_all_voters_are_started() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let added = add(&server, "http://b:2380", false).unwrap();
     assert_eq!(added.members.iter().filter(|member| !member.is_learner).count(), 2);
@@ -162,32 +162,23 @@ fn a_voter_may_be_added_while_all_voters_are_started() {
 
 #[test]
 fn without_a_transport_a_second_voter_is_refused() {
-    let mut running = Running::start();
+    let mut running = TestMember::builder().start();
     add(&running.server(), "http://b:2380", false).unwrap();
     running.stop();
-    let platform = || Platform {
-        disk: Arc::new(OsDisk),
-        clock: Arc::new(OsClock::default()),
-        random: Box::new(OsRandom),
-    };
-    let start = |folder: &Path| {
-        let config = ServerConfig::new("default", folder);
-        Member::start(config, platform(), Arc::new(NoPeers), &prometheus::Registry::new())
-    };
-    let refused = start(running.folder.path()).unwrap_err();
+    let without_transport = || TestMember::builder().transport(Arc::new(NoPeers));
+    let refused = without_transport().data_dir(running.data_dir()).try_start().unwrap_err();
     assert!(matches!(refused, StartError::NoPeers { voters: 2 }), "{refused}");
 
-    let folder = tempfile::tempdir().unwrap();
-    let member = start(folder.path()).unwrap();
-    assert_eq!(add(member.server(), "http://b:2380", false).unwrap_err(), Error::NoPeers);
-    assert_eq!(add(member.server(), "http://b:2380", true).unwrap().members.len(), 2);
-    assert_eq!(put(member.server(), "a", "1"), 2);
-    member.stop();
+    let alone = without_transport().start();
+    let server = alone.server();
+    assert_eq!(add(&server, "http://b:2380", false).unwrap_err(), Error::NoPeers);
+    assert_eq!(add(&server, "http://b:2380", true).unwrap().members.len(), 2);
+    assert_eq!(put(&server, "a", "1"), 2);
 }
 
 #[test]
 fn leadership_moves_only_to_voters() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let learner = add(&server, "http://b:2380", true).unwrap().member.unwrap().id;
     let bad = Err(Error::BadLeaderTransferee);
@@ -202,7 +193,7 @@ fn leadership_moves_only_to_voters() {
 
 #[test]
 fn a_leader_transfer_to_an_unreachable_member_times_out() {
-    let running = Running::start_fast(20, |config| config.heartbeat *= 10);
+    let running = start_fast(20, |config| config.heartbeat *= 10);
     let server = running.server();
     let added = add(&server, "http://b:2380", false).unwrap().member.unwrap();
     let error = block_on(server.move_leader(ANONYMOUS, added.id)).unwrap_err();
@@ -212,18 +203,20 @@ fn a_leader_transfer_to_an_unreachable_member_times_out() {
 /// Compat: as in etcd, a conf change without a leader has no timeout of the server.
 #[test]
 fn a_conf_change_without_a_leader_waits_until_the_member_stops() {
-    let mut running = Running::start_fast(20, |config| config.heartbeat *= 10);
+    let (mut running, clock) = start_with_clock();
     let server = running.server();
     add(&server, "http://b:2380", false).unwrap();
     let peer_urls = vec!["http://moved:2380".to_owned()];
     let request = pb::MemberUpdateRequest { id: server.local().0, peer_urls };
     let mut moved = Box::pin(server.member_update(ANONYMOUS, request));
-    assert!(poll(&mut moved).is_none());
-    while server.leader().is_some() {
-        block_on(server.sleep(server.config().heartbeat)).unwrap();
-    }
-    block_on(server.sleep(3 * server.config().request_timeout())).unwrap();
-    assert!(poll(&mut moved).is_none(), "the conf change returned without a leader");
+    assert!(poll_once(&mut moved).is_none());
+    wait_until("the member has no leader", || server.leader().is_none());
+    // A put times out meanwhile.
+    let mut put = Box::pin(server.put(ANONYMOUS, put_request("a", "1")));
+    assert!(poll_once(&mut put).is_none());
+    clock.advance(3 * server.config().request_timeout());
+    assert!(block_on(put).is_err(), "the put succeeded without a leader");
+    assert!(poll_once(&mut moved).is_none(), "the conf change returned without a leader");
     running.stop();
     assert_eq!(block_on(moved).unwrap_err(), Error::Stopped);
 }

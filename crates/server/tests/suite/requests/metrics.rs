@@ -7,16 +7,19 @@ use prometheus::TextEncoder;
 use proto::etcdserverpb as pb;
 use proto::etcdserverpb::request_op::Request;
 use server::{Credentials, Server};
+use testkit::waiting::TIMEOUT;
 
 use super::users::enable as enable_auth;
-use super::{ANONYMOUS, Running, block_on, put, put_request, range_request};
+use super::{
+    ANONYMOUS, TestMember, block_on, put, put_request, range_request, start_with_clock, wait_until,
+};
 
 /// The value of each series. A missing one counts as 0.
 struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
-    fn of(running: &Running) -> Metrics {
-        let text = TextEncoder::new().encode_to_string(&running.registry.gather()).unwrap();
+    fn of(running: &TestMember) -> Metrics {
+        let text = TextEncoder::new().encode_to_string(&running.registry().gather()).unwrap();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let pairs = lines.map(|line| line.rsplit_once(' ').unwrap());
         Metrics(pairs.map(|(series, value)| (series.to_owned(), value.parse().unwrap())).collect())
@@ -67,9 +70,16 @@ fn lease(server: &Server, id: i64, ttl: i64) {
 
 #[test]
 fn operations_on_keys_are_counted_as_etcd_counts_them() {
-    let mut running = Running::start();
+    // A proposal that times out on a busy machine counts as failed, and the member repeats its own.
+    // So the timeout of requests, which follows from that of elections, is longer than any wait of
+    // the test. The only voter is elected at once nevertheless.
+    let mut running = TestMember::builder().config(|config| config.election_ticks = 10_000).start();
+    assert!(running.server().config().request_timeout() > TIMEOUT);
     let server = running.server();
-    block_on(running.member.as_ref().unwrap().published()).unwrap();
+    running.wait_until_published();
+    // The member also proposes the cluster version. Later requests complete after that one, so none
+    // is pending when the metrics are read.
+    wait_until("the cluster has a version", || server.state().cluster.now().version().is_some());
     for n in 0..3 {
         put(&server, &format!("k{n}"), "value");
     }
@@ -137,13 +147,22 @@ fn operations_on_keys_are_counted_as_etcd_counts_them() {
 
 #[test]
 fn file_operations_are_measured() {
-    let mut running = Running::start_with(|config| {
-        config.snapshot_count = 20;
-        config.unsafe_no_fsync = false;
-    });
+    let mut running = TestMember::builder()
+        .config(|config| {
+            config.snapshot_count = 20;
+            config.unsafe_no_fsync = false;
+        })
+        .start();
     let server = running.server();
-    for n in 0..100 {
-        put(&server, "a", &n.to_string());
+    let name = "etcd_debugging_snap_save_total_duration_seconds";
+    for snapshot in 1..=2 {
+        for n in 0..50 {
+            put(&server, "a", &n.to_string());
+        }
+        // Snapshots are taken in the background, one at a time.
+        wait_until("a snapshot is saved", || {
+            Metrics::of(&running).times(name, "") >= f64::from(snapshot)
+        });
     }
     let physical = pb::CompactionRequest { revision: 80, physical: true };
     block_on(server.compact(ANONYMOUS, physical)).unwrap();
@@ -157,6 +176,9 @@ fn file_operations_are_measured() {
         ("etcd_disk_wal_fsync_duration_seconds", 100.0),
         ("etcd_disk_wal_write_duration_seconds", 100.0),
         ("etcd_disk_backend_commit_duration_seconds", 1.0),
+        ("etcd_debugging_disk_backend_commit_rebalance_duration_seconds", 1.0),
+        ("etcd_debugging_disk_backend_commit_spill_duration_seconds", 1.0),
+        ("etcd_debugging_disk_backend_commit_write_duration_seconds", 1.0),
         ("etcd_disk_backend_defrag_duration_seconds", 1.0),
         ("etcd_mvcc_hash_duration_seconds", 1.0),
         ("etcd_mvcc_hash_rev_duration_seconds", 1.0),
@@ -189,20 +211,19 @@ fn file_operations_are_measured() {
 
 #[test]
 fn expired_leases_are_counted() {
-    let running = Running::start_fast(20, |config| config.heartbeat = Duration::from_millis(100));
+    let (running, clock) = start_with_clock();
     let server = running.server();
     lease(&server, 9, 1);
+    clock.advance(Duration::from_secs(60));
     let expired = || Metrics::of(&running).get("etcd_debugging_server_lease_expired_total");
-    while expired() == 0.0 {
-        block_on(server.sleep(Duration::from_millis(100))).unwrap();
-    }
+    wait_until("a lease has expired", || expired() > 0.0);
     assert_eq!(expired(), 1.0);
     assert_eq!(answered(&Metrics::of(&running), "LeaseRevoke", true), 1.0);
 }
 
 #[test]
 fn a_range_at_a_future_revision_counts_as_failed() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let future = pb::RangeRequest { revision: 99, ..range_request("a", "") };
     let reading = block_on(server.read(&Credentials::default(), false)).unwrap();
@@ -215,7 +236,7 @@ fn a_range_at_a_future_revision_counts_as_failed() {
 
 #[test]
 fn a_refused_promotion_is_counted_with_its_reason() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     put(&server, "a", "1");
     let promote = pb::MemberPromoteRequest { id: 0xabc };
@@ -227,7 +248,7 @@ fn a_refused_promotion_is_counted_with_its_reason() {
 /// Compat: as in etcd, the refusal of an oversized request counts as a successful request.
 #[test]
 fn an_oversized_request_counts_as_successful() {
-    let running = Running::start_with(|config| config.max_request_bytes = 1000);
+    let running = TestMember::builder().config(|config| config.max_request_bytes = 1000).start();
     let large = put_request("a", &"x".repeat(1000));
     block_on(running.server().put(ANONYMOUS, large)).unwrap_err();
     let metrics = Metrics::of(&running);
@@ -239,7 +260,7 @@ fn an_oversized_request_counts_as_successful() {
 /// Compat: as in etcd, a range that cannot start counts as failed, a transaction not at all.
 #[test]
 fn a_range_that_cannot_start_counts_as_failed() {
-    let mut running = Running::start();
+    let mut running = TestMember::builder().start();
     let server = running.server();
     running.stop();
     let request = range_request("a", "");
@@ -255,7 +276,7 @@ fn a_range_that_cannot_start_counts_as_failed() {
 /// not a failure.
 #[test]
 fn a_read_only_transaction_without_permission_counts_as_successful() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (_, alice) = enable_auth(&server);
     let mut forbidden = get_txn();

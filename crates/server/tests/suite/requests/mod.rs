@@ -21,97 +21,17 @@ mod users;
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Clock, OsClock, OsDisk, OsRandom};
+use env::{Clock, OsClock, SimClock};
 use proto::etcdserverpb as pb;
-use server::{
-    Credentials, Member, OutgoingSnapshot, Platform, Server, ServerConfig, StartError, StopReason,
-    Transport,
-};
-use tempfile::TempDir;
-use testkit::waiting::block_on;
+use server::{Credentials, Server, ServerConfig};
+use testkit::waiting::{block_on, wait_until};
+use testmember::TestMember;
 
-/// A running member, stopped at the end of the test.
-struct Running {
-    member: Option<Member>,
-    registry: prometheus::Registry,
-    folder: TempDir,
-}
-
-impl Running {
-    fn start() -> Running {
-        Running::start_with(|_| {})
-    }
-
-    fn start_with(configure: impl FnOnce(&mut ServerConfig)) -> Running {
-        Running::start_at(Arc::new(OsClock::default()), configure)
-    }
-
-    /// Starts with a clock that runs `times` as fast as real time, for tests that wait for seconds.
-    fn start_fast(times: u32, configure: impl FnOnce(&mut ServerConfig)) -> Running {
-        Running::start_at(Arc::new(FastClock { clock: OsClock::default(), times }), configure)
-    }
-
-    fn start_at(clock: Arc<dyn Clock>, configure: impl FnOnce(&mut ServerConfig)) -> Running {
-        let folder = tempfile::tempdir().unwrap();
-        let (member, registry) = start_in(&folder, clock, configure);
-        Running { member: Some(member.unwrap()), registry, folder }
-    }
-
-    /// Restarts on the same data directory with another configuration.
-    fn restart(&mut self, configure: impl FnOnce(&mut ServerConfig)) -> Result<(), StartError> {
-        self.stop();
-        let (member, registry) = start_in(&self.folder, Arc::new(OsClock::default()), configure);
-        (self.member, self.registry) = (Some(member?), registry);
-        Ok(())
-    }
-
-    fn server(&self) -> Server {
-        self.member.as_ref().unwrap().server().clone()
-    }
-
-    fn stop(&mut self) -> Option<StopReason> {
-        self.member.take().map(Member::stop)
-    }
-}
-
-fn start_in(
-    folder: &TempDir,
-    clock: Arc<dyn Clock>,
-    configure: impl FnOnce(&mut ServerConfig),
-) -> (Result<Member, StartError>, prometheus::Registry) {
-    let mut config = ServerConfig::new("default", folder.path());
-    config.heartbeat = Duration::from_millis(10);
-    config.unsafe_no_fsync = true;
-    config.bcrypt_cost = auth::COST_MIN;
-    configure(&mut config);
-    let platform = Platform { disk: Arc::new(OsDisk), clock, random: Box::new(OsRandom) };
-    let registry = prometheus::Registry::new();
-    (Member::start(config, platform, Arc::new(BlackholeTransport), &registry), registry)
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let reason = self.stop();
-        if !std::thread::panicking() {
-            assert!(matches!(reason, None | Some(StopReason::Requested)), "{reason:?}");
-        }
-    }
-}
-
-/// A transport that drops all messages, so that no peer ever answers.
-#[derive(Debug)]
-struct BlackholeTransport;
-
-impl Transport for BlackholeTransport {
-    fn send(&self, _: Vec<raft::Message>) {}
-
-    fn send_snapshot(&self, _: OutgoingSnapshot) {}
-
-    fn active_since(&self, _: types::MemberId) -> Option<Duration> {
-        None
-    }
-
-    fn set_members(&self, _: &membership::Membership) {}
+/// Starts a member with a clock that runs `times` as fast as real time, for tests that wait for
+/// seconds.
+fn start_fast(times: u32, configure: impl FnOnce(&mut ServerConfig)) -> TestMember {
+    let clock = FastClock { clock: OsClock::default(), times };
+    TestMember::builder().clock(Arc::new(clock)).config(configure).start()
 }
 
 /// A clock that runs `times` as fast as real time.
@@ -133,6 +53,41 @@ impl Clock for FastClock {
 
     fn sleep(&self, time: Duration) {
         self.clock.sleep(time / self.times);
+    }
+}
+
+/// Starts a member with a clock that the test can advance.
+fn start_with_clock() -> (TestMember, Arc<AdvanceableClock>) {
+    let clock = Arc::new(AdvanceableClock::default());
+    let member = TestMember::builder().clock(Arc::<AdvanceableClock>::clone(&clock)).start();
+    (member, clock)
+}
+
+/// A clock that runs in real time, and that the test can advance.
+#[derive(Debug, Default)]
+struct AdvanceableClock {
+    clock: OsClock,
+    advanced: SimClock,
+}
+
+impl AdvanceableClock {
+    fn advance(&self, time: Duration) {
+        self.advanced.advance(time);
+    }
+}
+
+impl Clock for AdvanceableClock {
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic() + self.advanced.monotonic()
+    }
+
+    #[expect(clippy::disallowed_types, reason = "the trait returns it")]
+    fn wall(&self) -> std::time::SystemTime {
+        self.clock.wall() + self.advanced.monotonic()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
     }
 }
 
@@ -179,7 +134,7 @@ fn request_futures_are_send() {
     fn assert_send<T: Send>(future: T) -> T {
         future
     }
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     block_on(assert_send(server.put(ANONYMOUS, put_request("a", "1")))).unwrap();
     block_on(assert_send(server.read(ANONYMOUS, true))).unwrap();

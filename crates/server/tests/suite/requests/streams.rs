@@ -3,11 +3,12 @@
 use proto::etcdserverpb as pb;
 use server::{Chunk, Error, RangeStream, Refusal, Server};
 
-use super::{ANONYMOUS, Running, block_on, names, put, range_request};
+use super::{ANONYMOUS, TestMember, block_on, names, put, range_request};
 
 /// Starts a member with `count` keys, each with a value of `value_bytes` bytes.
-fn with_keys(max_request_bytes: usize, count: usize, value_bytes: usize) -> (Running, Server) {
-    let running = Running::start_with(|config| config.max_request_bytes = max_request_bytes);
+fn with_keys(max_request_bytes: usize, count: usize, value_bytes: usize) -> (TestMember, Server) {
+    let running =
+        TestMember::builder().config(|config| config.max_request_bytes = max_request_bytes).start();
     let server = running.server();
     let value = "x".repeat(value_bytes);
     for n in 0..count {

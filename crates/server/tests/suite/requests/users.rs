@@ -1,5 +1,7 @@
 //! Authentication and permissions: users, roles, passwords and tokens.
 
+use std::time::Duration;
+
 use pb::{
     AuthDisableRequest, AuthEnableRequest, AuthRoleAddRequest, AuthRoleDeleteRequest,
     AuthRoleGetRequest, AuthRoleGrantPermissionRequest, AuthRoleListRequest,
@@ -11,8 +13,11 @@ use proto::authpb::permission::Type;
 use proto::authpb::{Permission, UserAddOptions};
 use proto::etcdserverpb as pb;
 use server::{Credentials, Error, Refusal, Server};
+use simkit::poll_once;
 
-use super::{ANONYMOUS, Running, block_on, put_request, range_request};
+use super::{
+    ANONYMOUS, TestMember, block_on, put_request, range_request, start_with_clock, wait_until,
+};
 
 fn refused(error: auth::Error) -> Error {
     Error::Refused(Refusal::Auth(error))
@@ -58,7 +63,7 @@ pub(super) fn enable(server: &Server) -> (Credentials, Credentials) {
 
 #[test]
 fn a_put_needs_a_valid_token_and_permission() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     assert_eq!(put(&server, &alice, "a"), Ok(2));
@@ -77,7 +82,7 @@ fn a_put_needs_a_valid_token_and_permission() {
 
 #[test]
 fn a_range_needs_a_valid_token_and_permission() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     put(&server, &root, "x").unwrap();
@@ -98,7 +103,7 @@ fn a_range_needs_a_valid_token_and_permission() {
 
 #[test]
 fn a_change_of_users_ends_reads_in_progress() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     (0..20).for_each(|n| assert!(put(&server, &alice, &format!("a{n:02}")).is_ok()));
@@ -116,7 +121,7 @@ fn a_change_of_users_ends_reads_in_progress() {
 
 #[test]
 fn authentication_fails_alike_for_unknown_users_and_wrong_passwords() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let disabled = token(&server, "root", "rootpw").unwrap_err();
     assert_eq!(disabled, refused(auth::Error::AuthNotEnabled));
@@ -133,7 +138,7 @@ fn authentication_fails_alike_for_unknown_users_and_wrong_passwords() {
 
 #[test]
 fn a_changed_password_invalidates_the_tokens_of_the_user() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let (name, password) = ("alice".to_owned(), "new".to_owned());
@@ -147,7 +152,7 @@ fn a_changed_password_invalidates_the_tokens_of_the_user() {
 
 #[test]
 fn permissions_are_checked_before_a_password_is_hashed() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let long = || AuthUserAddRequest {
@@ -165,7 +170,7 @@ fn permissions_are_checked_before_a_password_is_hashed() {
 
 #[test]
 fn passwords_are_not_written_to_the_log() {
-    let mut running = Running::start();
+    let mut running = TestMember::builder().start();
     let server = running.server();
     let (root, _) = enable(&server);
     let (name, password) = ("alice".to_owned(), "swordfish-changed".to_owned());
@@ -176,7 +181,7 @@ fn passwords_are_not_written_to_the_log() {
     running.stop();
     let (mut found, mut leaked) = (false, false);
     let contains = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|it| it == part);
-    for entry in std::fs::read_dir(running.folder.path().join("member/wal")).unwrap() {
+    for entry in std::fs::read_dir(running.data_dir().join("member/wal")).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         let written = &bytes[..bytes.len().min(1 << 20)];
         found |= contains(written, b"found-if-looked-for");
@@ -190,7 +195,9 @@ fn passwords_are_not_written_to_the_log() {
 #[test]
 fn a_certificate_names_the_user_if_client_cert_auth_is_on() {
     for client_cert_auth in [true, false] {
-        let running = Running::start_with(|config| config.client_cert_auth = client_cert_auth);
+        let running = TestMember::builder()
+            .config(|config| config.client_cert_auth = client_cert_auth)
+            .start();
         let server = running.server();
         let (root, _) = enable(&server);
         let named = Credentials { common_name: Some("alice".to_owned()), ..Credentials::default() };
@@ -204,22 +211,29 @@ fn a_certificate_names_the_user_if_client_cert_auth_is_on() {
 
 #[test]
 fn a_token_with_an_unreachable_index_is_refused_after_a_timeout() {
-    let running = Running::start_fast(20, |_| {});
+    let (running, clock) = start_with_clock();
     let server = running.server();
     enable(&server);
-    let began = server.now();
     for index in [u64::MAX, server.applied().0 + 10] {
         let never =
             Credentials { token: Some(format!("abcdefghijklmnop.{index}")), ..ANONYMOUS.clone() };
-        let invalid = Err(refused(auth::Error::InvalidAuthToken));
-        assert_eq!(put(&server, &never, "a"), invalid);
+        let (began, mut answer) = (server.now(), None);
+        let mut waiting = Box::pin(server.put(&never, put_request("a", "x")));
+        wait_until("the token is refused", || {
+            answer = poll_once(&mut waiting);
+            // In steps, so that a refusal before the timeout would be noticed.
+            clock.advance(Duration::from_millis(100));
+            answer.is_some()
+        });
+        let invalid = refused(auth::Error::InvalidAuthToken);
+        assert_eq!(answer.unwrap().unwrap_err(), invalid);
+        assert!(server.now() - began >= server.config().request_timeout(), "refused too early");
     }
-    assert!(server.now() - began >= 2 * server.config().request_timeout(), "refused too early");
 }
 
 #[test]
 fn a_token_with_a_later_index_waits_for_its_entry() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let token = alice.token.unwrap();
@@ -237,7 +251,7 @@ fn a_token_with_a_later_index_waits_for_its_entry() {
 
 #[test]
 fn some_requests_need_the_role_root_and_some_any_user() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     assert_eq!(block_on(server.check_admin(ANONYMOUS)), Ok(()), "auth is disabled");
     let (root, alice) = enable(&server);
@@ -281,7 +295,7 @@ fn some_requests_need_the_role_root_and_some_any_user() {
 
 #[test]
 fn renewing_and_revoking_a_lease_needs_permission_for_its_keys() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let grant = pb::LeaseGrantRequest { id: 7, ttl: 60 };
@@ -307,7 +321,7 @@ fn renewing_and_revoking_a_lease_needs_permission_for_its_keys() {
 
 #[test]
 fn users_and_roles_are_listed_changed_and_deleted() {
-    let running = Running::start();
+    let running = TestMember::builder().start();
     let server = running.server();
     let (root, alice) = enable(&server);
     let get = AuthUserGetRequest { name: "alice".to_owned() };

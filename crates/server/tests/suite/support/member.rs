@@ -17,6 +17,7 @@ use proto::raftpb::{ConfChange, ConfState};
 use raft::{Entry, EntryType};
 use server::quota::Quota;
 use server::{Applied, ConfChanges, Config, Fault, Outcome, Refusal, Reply, StateMachine};
+use testkit::waiting::step_until;
 use types::{Index, MemberId, Term};
 
 use server::Voters;
@@ -143,7 +144,7 @@ impl Member {
 
     /// Runs turns of compaction until none is left.
     pub(crate) fn finish_compactions(&self) {
-        while self.turn_compaction() {}
+        step_until("the compactions are finished", || !self.turn_compaction());
     }
 
     /// Runs one turn of compaction. Returns whether there was work.

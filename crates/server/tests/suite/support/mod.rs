@@ -3,11 +3,9 @@
 pub(crate) mod arbitrary;
 pub(crate) mod member;
 pub(crate) mod observe;
-mod polling;
 pub(crate) mod requests;
 pub(crate) mod workload;
 
 pub(crate) use member::{Member, Setup};
 pub(crate) use observe::Observed;
-pub(crate) use polling::poll;
 pub(crate) use workload::Workload;

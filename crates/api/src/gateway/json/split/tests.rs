@@ -37,7 +37,7 @@ fn a_value_is_complete_with_its_last_byte() {
     assert_eq!(values.last(), Err(SplitError::UnexpectedEof));
 }
 
-/// The texts were taken from etcd 3.7.1.
+/// The texts were taken from etcd 3.7.
 #[test]
 fn syntax_errors_have_the_texts_of_go() {
     for (text, error) in [
