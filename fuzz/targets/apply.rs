@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/server/fuzz/src/exercise.rs"]
+#[path = "../../crates/server/tests/suite/exercise.rs"]
 mod exercise;
 #[expect(dead_code, reason = "the tests use the rest of it")]
 #[path = "../../crates/server/tests/suite/support/"]
