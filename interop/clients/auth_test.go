@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// lockUp creates root and a user with write permission below a prefix, and enables auth.
-func lockUp(t *testing.T, s *server) {
+// enableAuth creates root and a user with write permission below a prefix, and enables auth.
+func enableAuth(t *testing.T, s *server) {
 	t.Helper()
 	ctx, client := within(t), s.client(t)
 	got(client.UserAdd(ctx, "root", "pw"))(t)
@@ -33,9 +33,9 @@ func lockUp(t *testing.T, s *server) {
 func TestAuth(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
-	lockUp(t, s)
-	nobody, root, ann := s.client(t), s.clientAs(t, "root", "pw"), s.clientAs(t, "ann", "secret")
-	_, err := nobody.Get(ctx, "a/1")
+	enableAuth(t, s)
+	anonymous, root, ann := s.client(t), s.clientAs(t, "root", "pw"), s.clientAs(t, "ann", "secret")
+	_, err := anonymous.Get(ctx, "a/1")
 	fails(t, "without a user", err, rpctypes.ErrUserEmpty)
 	config := s.config()
 	config.Username, config.Password = "ann", "wrong"
@@ -61,19 +61,19 @@ func TestAuth(t *testing.T) {
 	_, err = ann.Put(ctx, "a/1", "x")
 	fails(t, "without a role", err, rpctypes.ErrPermissionDenied)
 	got(root.AuthDisable(ctx))(t)
-	got(nobody.Put(ctx, "b/2", "x"))(t)
+	got(anonymous.Put(ctx, "b/2", "x"))(t)
 }
 
 // TestTokensAreRenewed checks that the client renews a token that has expired or that the server
 // has lost by a restart.
 func TestTokensAreRenewed(t *testing.T) {
 	t.Parallel()
-	ctx, s := within(t), alone(t, "--auth-token-ttl=3")
-	lockUp(t, s)
+	ctx, s := within(t), alone(t, "--auth-token-ttl=10")
+	enableAuth(t, s)
 	ann := s.clientAs(t, "ann", "secret")
 	got(ann.Put(ctx, "a/1", "x"))(t)
-	// Each use of a token restarts its TTL on the server, so runsOut polls rarely.
-	runsOut(t, s, tokenOf(t, s), 5*time.Second)
+	// Each use of a token restarts its TTL on the server, so waitUntilExpired polls rarely.
+	waitUntilExpired(t, s, tokenOf(t, s), 12*time.Second)
 	got(ann.Put(ctx, "a/1", "y"))(t)
 	token := tokenOf(t, s)
 	s.stop(t)
@@ -98,8 +98,8 @@ func ask(t *testing.T, s *server, token string) error {
 	return err
 }
 
-// runsOut polls a valid token until it expires.
-func runsOut(t *testing.T, s *server, token string, pause time.Duration) {
+// waitUntilExpired polls a valid token until it expires.
+func waitUntilExpired(t *testing.T, s *server, token string, pause time.Duration) {
 	t.Helper()
 	must(t, ask(t, s, token))
 	var refused error
@@ -116,7 +116,7 @@ func runsOut(t *testing.T, s *server, token string, pause time.Duration) {
 func TestPasswordChange(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
-	lockUp(t, s)
+	enableAuth(t, s)
 	ann, root := s.clientAs(t, "ann", "secret"), s.clientAs(t, "root", "pw")
 	got(ann.Put(ctx, "a/1", "x"))(t)
 	got(root.UserChangePassword(ctx, "ann", "other"))(t)
@@ -132,14 +132,14 @@ func TestPasswordChange(t *testing.T) {
 func TestSignedTokens(t *testing.T) {
 	t.Parallel()
 	public, private := keyPair(t)
-	ctx, s := within(t), alone(t, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=10s")
-	lockUp(t, s)
+	ctx, s := within(t), alone(t, "--auth-token=jwt,pub-key="+public+",priv-key="+private+",sign-method=RS256,ttl=30s")
+	enableAuth(t, s)
 	ann := s.clientAs(t, "ann", "secret")
 	got(ann.Put(ctx, "a/1", "x"))(t)
 	token := tokenOf(t, s)
 	s.stop(t)
 	s.startAgain(t)
-	runsOut(t, s, token, time.Second)
+	waitUntilExpired(t, s, token, time.Second)
 	got(ann.Put(ctx, "a/1", "y"))(t)
 	_, err := ann.Put(ctx, "b/1", "x")
 	fails(t, "outside the permission", err, rpctypes.ErrPermissionDenied)
@@ -162,7 +162,7 @@ func keyPair(t *testing.T) (public, private string) {
 func TestLeasesOfUsers(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
-	lockUp(t, s)
+	enableAuth(t, s)
 	ann, root := s.clientAs(t, "ann", "secret"), s.clientAs(t, "root", "pw")
 	lease := got(root.Grant(ctx, 100))(t)
 	got(root.Put(ctx, "b/1", "x", clientv3.WithLease(lease.ID)))(t)

@@ -58,7 +58,7 @@ func (w *waiter) again(t *testing.T) {
 	case <-w.begun:
 	case err := <-w.done:
 		t.Fatalf("the call returned without waiting: %v", err)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the call neither waited nor returned")
 	}
 }

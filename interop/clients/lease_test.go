@@ -14,11 +14,11 @@ func TestLeaseKeepAlive(t *testing.T) {
 	t.Parallel()
 	ctx, client := within(t), shared.client(t)
 	keeper := shared.client(t)
-	lease := got(client.Grant(ctx, 2))(t)
+	lease := got(client.Grant(ctx, 5))(t)
 	got(client.Put(ctx, prefixOf(t), "x", clientv3.WithLease(lease.ID)))(t)
 	alive := got(keeper.KeepAlive(ctx, lease.ID))(t)
-	for begun := time.Now(); time.Since(begun) < 5*time.Second; {
-		equal(t, "granted", next(t, alive).TTL, 2)
+	for begun := time.Now(); time.Since(begun) < 8*time.Second; {
+		equal(t, "granted", next(t, alive).TTL, 5)
 	}
 	equal(t, "key", value(t, client, prefixOf(t)), "x")
 
@@ -30,7 +30,7 @@ func TestLeaseKeepAlive(t *testing.T) {
 	equal(t, "deleted", event.Type.String(), "DELETE")
 	equal(t, "previous", string(event.PrevKv.Value), "x")
 	if lived := time.Since(ended); lived < time.Second {
-		t.Errorf("a lease of 2 s expired after %s", lived)
+		t.Errorf("a lease of 5 s expired after %s", lived)
 	}
 	left := got(client.TimeToLive(ctx, lease.ID))(t)
 	equal(t, "left", left.TTL, -1)
@@ -40,7 +40,7 @@ func TestLeaseKeepAlive(t *testing.T) {
 // key order.
 func TestExpiryIsOneTransaction(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
-	lease := got(client.Grant(ctx, 1))(t)
+	lease := got(client.Grant(ctx, 5))(t)
 	watch := client.Watch(ctx, prefixOf(t), clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	equal(t, "created", next(t, watch).Created, true)
 	var puts []clientv3.Op
@@ -78,7 +78,7 @@ func TestLeaseSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
-	lease := got(client.Grant(ctx, 10))(t)
+	lease := got(client.Grant(ctx, 30))(t)
 	long := got(client.Grant(ctx, 1000))(t)
 	got(client.Put(ctx, "k", "x", clientv3.WithLease(lease.ID)))(t)
 	alive := got(client.KeepAlive(ctx, lease.ID))(t)
@@ -86,7 +86,7 @@ func TestLeaseSurvivesARestart(t *testing.T) {
 	s.kill(t)
 	s.startAgain(t)
 	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
-		equal(t, "renewed", next(t, alive).TTL, 10)
+		equal(t, "renewed", next(t, alive).TTL, 30)
 	}
 	left := got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))(t)
 	equal(t, "keys", len(left.Keys), 1)

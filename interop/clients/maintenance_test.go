@@ -11,6 +11,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/snapshot"
 	"go.uber.org/zap"
@@ -20,7 +21,7 @@ func TestStatus(t *testing.T) {
 	ctx, client := within(t), shared.client(t)
 	now := got(client.Put(ctx, prefixOf(t), "x"))(t)
 	state := got(client.Status(ctx, shared.endpoint()))(t)
-	equal(t, "version", state.Version, "3.7.1")
+	equal(t, "version", state.Version, version.Version)
 	equal(t, "leader", state.Leader, now.Header.MemberId)
 	equal(t, "learner", state.IsLearner, false)
 	equal(t, "quota", state.DbSizeQuota, 2<<30)
@@ -127,7 +128,7 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	ctx, s := within(t), alone(t)
 	client := s.client(t)
-	eventually(t, "the member says where it is", func() bool {
+	eventually(t, "the member reports its URLs", func() bool {
 		return len(got(client.MemberList(ctx))(t).Members[0].ClientURLs) == 1
 	})
 	own := got(client.MemberList(ctx))(t).Members[0]

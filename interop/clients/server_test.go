@@ -16,8 +16,14 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// patience bounds every operation.
-const patience = 60 * time.Second
+const (
+	// testTimeout bounds every operation. It only ends a test that hangs, so it is generous.
+	testTimeout = 5 * time.Minute
+	// dialTimeout bounds the connection of a client, with its login.
+	dialTimeout = time.Minute
+	// exchangeTimeout is how long a raw HTTP/1 exchange lasts in which the server stays silent.
+	exchangeTimeout = 30 * time.Second
+)
 
 var (
 	program = flag.String("server", "../bin/etcd", "server to test with")
@@ -110,7 +116,7 @@ func (s *server) startAgain(t *testing.T) {
 
 // config returns the client configuration for the server.
 func (s *server) config() clientv3.Config {
-	return clientv3.Config{Endpoints: []string{s.endpoint()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	return clientv3.Config{Endpoints: []string{s.endpoint()}, DialTimeout: dialTimeout, Logger: zap.NewNop()}
 }
 
 func (s *server) client(t *testing.T) *clientv3.Client { return connect(t, s.config()) }
@@ -121,10 +127,10 @@ func (s *server) clientAs(t *testing.T, user, password string) *clientv3.Client 
 	return connect(t, config)
 }
 
-// connect returns a client whose requests time out after patience, even without a context.
+// connect returns a client whose requests time out after testTimeout, even without a context.
 func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	config.Context = ctx
 	client, err := clientv3.New(config)
@@ -133,10 +139,10 @@ func connect(t *testing.T, config clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// within returns a context that ends with the test, or after patience.
+// within returns a context that ends with the test, or after testTimeout.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -184,7 +190,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 			t.Fatal("the channel is closed")
 		}
 		return value
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("timed out waiting for a value")
 		panic("unreachable")
 	}
@@ -193,7 +199,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 // ends waits until a channel is closed.
 func ends[T any](t *testing.T, channel <-chan T) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		select {
 		case _, open := <-channel:

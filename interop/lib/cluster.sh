@@ -1,8 +1,7 @@
 # The parts of check_cluster in ../run: mixed clusters. Sourced, not run.
 
-# Other versions to form clusters with: the last 3.6, and a 3.5 that is already built.
-# CLUSTER_VERSIONS="3.6.14 3.5.35" takes the last of both.
-read -ra cluster_versions <<<"${CLUSTER_VERSIONS:-3.6.14 3.5}"
+# Other versions to form clusters with: the last 3.6 and the last 3.5.
+read -ra cluster_versions <<<"${CLUSTER_VERSIONS:-$previous_version $earlier_version}"
 
 # Runs every scenario briefly, for CI. CLUSTER_TIMES and CLUSTER_SEED ask for more and other runs.
 cluster_brief() {

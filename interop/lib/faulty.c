@@ -61,12 +61,15 @@ WRITES(ssize_t, writev, (int file, const struct iovec *parts, int count), (file,
 WRITES(ssize_t, pwritev64, (int file, const struct iovec *parts, int count, off64_t at), (file, parts, count, at))
 WRITES(int, ftruncate64, (int file, off64_t size), (file, size))
 
+/* Delays a sync, in slices, so that the end of the fault also ends the syncs that hang. */
 static void dawdle(void)
 {
-	int32_t ms = control ? control->sync_ms : 0;
-	struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
-	while (ms > 0 && nanosleep(&pause, &pause) != 0 && errno == EINTR)
-		;
+	const int32_t slice_ms = 10;
+	for (int32_t slept_ms = 0; control && slept_ms < control->sync_ms; slept_ms += slice_ms) {
+		struct timespec pause = {0, slice_ms * 1000000L};
+		while (nanosleep(&pause, &pause) != 0 && errno == EINTR)
+			;
+	}
 }
 
 int fdatasync(int file)

@@ -39,9 +39,12 @@ languages_tools() {
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     [[ ${#missing[@]} -gt 0 ]] || return 0
     [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || fail "missing packages: ${missing[*]}"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-        fail "apt-get cannot install ${missing[*]}"
+    fetching apt_install "${missing[@]}" || fail "apt-get cannot install ${missing[*]}"
+}
+
+apt_install() {
+    apt-get update -qq &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 # once NAME FILE... -- COMMAND...: runs a command unless it has run with the same file contents.
@@ -58,7 +61,7 @@ once() {
 }
 
 languages_go() {
-    go build -o bin/programs/go ./languages/go && go build -o bin/programs/raw ./languages/raw
+    fetching go build -o bin/programs/ ./languages/go ./languages/raw
 }
 
 languages_python() {
@@ -99,6 +102,7 @@ java_packages() {
 
 languages_rust() {
     once protoc languages/rust/protoc.txt -- fetching protoc_packages &&
+        fetching cargo fetch --quiet --locked --manifest-path languages/rust/Cargo.toml &&
         PROTOC=$interop/bin/programs/protoc/protoc CARGO_TARGET_DIR=$interop/bin/programs/rust \
             cargo build --quiet --release --locked --manifest-path languages/rust/Cargo.toml
 }

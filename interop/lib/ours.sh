@@ -32,7 +32,13 @@ example() {
     echo "$(ours_target)/examples/$1"
 }
 
-# Runs some of our tests, which are already built.
+# Runs some of our tests, which are already built. Cargo succeeds if a filter matches no test, so
+# that a renamed one would not be run, unnoticed.
 ours_test() {
-    (cd "$root" && cargo test --workspace "$@")
+    local output=$work/ours_test.$BASHPID
+    (cd "$root" && cargo test --workspace "$@") | tee "$output" || return 1
+    grep -q '^running [1-9]' "$output" && ! grep -q '^running 0 tests' "$output" || {
+        echo "no test matches: $*" >&2
+        return 1
+    }
 }

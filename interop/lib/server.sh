@@ -17,7 +17,7 @@ ctl_planted() {
 # The client and its packages pass their tests against both servers.
 clients_test() {
     local server
-    go test -c -o bin/clients ./clients
+    fetching go test -c -o bin/clients ./clients
     for server in bin/etcd "$(bowline)"; do
         echo "$server"
         # Tests mostly wait for elections and expiring leases.

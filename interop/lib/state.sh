@@ -47,8 +47,9 @@ state_logs() {
 same_state() {
     local theirs=$1/member/snap/db minor=$2 what=$3 ours=$work/applied.db
     rm -f "$ours"
-    # The minimum TTL is one and a half election timeouts, which is a second in these clusters.
-    ours replay "$1" "$ours" --ttl-min 1 || fail "replay: $what"
+    # The minimum TTL is one and a half election timeouts, which is three seconds in these
+    # clusters.
+    ours replay "$1" "$ours" --ttl-min 3 || fail "replay: $what"
     bin/dbdiff -version "$minor" "$theirs" "$ours" || fail "databases differ: $what"
     same "hash of keys, $what" bin/etcdutl hashkv "$theirs" = bin/etcdutl hashkv "$ours"
 }
@@ -56,27 +57,27 @@ same_state() {
 # etcd of every version continues a data directory that we built from a member's log, as it
 # continues that member's own. The other two members are missing, so it is forced into a new
 # cluster.
-state_goes_on() {
-    local version one going=()
+state_continue() {
+    local version one jobs=()
     for version in "$etcd_version" "${old_versions[@]}"; do
-        goes_on "$version" &
-        going+=($!)
+        continue_directory "$version" &
+        jobs+=($!)
     done
-    for one in "${going[@]}"; do
+    for one in "${jobs[@]}"; do
         wait "$one" || fail "etcd does not continue our directory as it does its own"
     done
     echo "data directories made of a log: served by etcd $etcd_version ${old_versions[*]}"
 }
 
-goes_on() {
-    local version=$1 from=$work/logged/$1/logged/m1 dir=$work/goes_on/$1
-    # `same` needs a folder per version, since versions run concurrently.
+continue_directory() {
+    local version=$1 from=$work/logged/$1/logged/m1 dir=$work/continue_directory/$1
+    # `same` needs a directory per version, since versions run concurrently.
     local work=$dir
     mkdir -p "$dir"
     cp -r "$from" "$dir/theirs"
-    ours replay "$from" "$dir/applied.db" --ttl-min 1 --member "$dir/ours" >/dev/null || fail "replay: $version"
+    ours replay "$from" "$dir/applied.db" --ttl-min 3 --member "$dir/ours" >/dev/null || fail "replay: $version"
     [[ $version == "$etcd_version" ]] || image_is_read
-    same "answers of etcd $version, going on" alone theirs lib/goes_on = alone ours lib/goes_on
+    same "answers of etcd $version, continuing our directory" alone theirs lib/continue_requests = alone ours lib/continue_requests
     # By now etcd has taken its own snapshots, whose members come from ours or from its log.
     same "image of the members by etcd $version" members_of theirs = members_of ours
 }

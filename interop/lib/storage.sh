@@ -187,20 +187,20 @@ same_member() {
 # etcd continues a data directory that we rewrote (database defragmented, entries appended to the
 # WAL) and responds as before. Three times, with changes by etcd in between; older servers once.
 storage_rewritten() {
-    local life version turn
-    for life in busy killed quota; do
+    local directory version turn
+    for directory in busy killed quota; do
         for turn in 1 2 3; do
-            etcd_goes_on "$etcd_version" "$work/dirs/$etcd_version/$life/m1" m1 "$turn"
+            etcd_continues "$etcd_version" "$work/dirs/$etcd_version/$directory/m1" m1 "$turn"
         done
     done
     for version in "${old_versions[@]}"; do
-        etcd_goes_on "$version" "$work/dirs/$version/busy/m1" m1 1
+        etcd_continues "$version" "$work/dirs/$version/busy/m1" m1 1
     done
     echo "data directories: rewritten by us and served by etcd"
 }
 
 # etcd makes some changes, we rewrite its files, and etcd still has everything.
-etcd_goes_on() {
+etcd_continues() {
     local version=$1 dir=$2 name=$3 turn=$4
     local served=(bin/serve -etcd "$(etcd_of "$version")" -name "$name" "$dir" lib/answers)
     "${served[@]}" "$turn" >"$work/before"
@@ -220,7 +220,7 @@ storage_assembled() {
             bin/serve -name default "$dir" bin/etcdctl get "" --prefix --rev="$rev"
     done
     for turn in 1 2 3; do
-        etcd_goes_on "$etcd_version" "$dir" default "$turn"
+        etcd_continues "$etcd_version" "$dir" default "$turn"
     done
     echo "data directories: one of our own, served by etcd"
 }

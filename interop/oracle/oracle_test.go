@@ -29,7 +29,7 @@ import (
 	"go.etcd.io/raft/v3/rafttest"
 )
 
-var scripts = flag.String("scripts", "testdata", "folder of scripts to run")
+var scripts = flag.String("scripts", "testdata", "directory of scripts to run")
 
 // init silences the library's own logger, which its storage uses just before a panic. The logs of
 // the nodes are part of a script's output.

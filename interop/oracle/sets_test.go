@@ -55,11 +55,11 @@ func (c *changer) handle(t *testing.T, d *datadriven.TestData) string {
 	return fmt.Sprintf("%s\n%s", config, progress)
 }
 
-// said maps voters to the index they acknowledged or the vote they cast.
-type said map[uint64]string
+// ackedIndexes maps voters to the index they acknowledged or the vote they cast.
+type ackedIndexes map[uint64]string
 
 // AckedIndex returns the index that a voter acknowledged.
-func (s said) AckedIndex(id uint64) (quorum.Index, bool) {
+func (s ackedIndexes) AckedIndex(id uint64) (quorum.Index, bool) {
 	index, err := strconv.ParseUint(s[id], 10, 64)
 	return quorum.Index(index), err == nil
 }
@@ -68,7 +68,7 @@ func (s said) AckedIndex(id uint64) (quorum.Index, bool) {
 // votes in the order in which they are named.
 func quorums(t *testing.T, d *datadriven.TestData) string {
 	voters := quorum.JointConfig{{}, {}}
-	heard, order := said{}, []uint64{}
+	acked, order := ackedIndexes{}, []uint64{}
 	for half, key := range []string{"cfg", "cfgj"} {
 		for _, id := range values(d, key) {
 			if id == "zero" {
@@ -86,15 +86,15 @@ func quorums(t *testing.T, d *datadriven.TestData) string {
 	}
 	for i, value := range append(values(d, "idx"), values(d, "votes")...) {
 		if i < len(order) {
-			heard[order[i]] = value
+			acked[order[i]] = value
 		}
 	}
 	switch d.Cmd {
 	case "committed":
-		return fmt.Sprintf("%s%s\n", voters.Describe(heard), voters.CommittedIndex(heard))
+		return fmt.Sprintf("%s%s\n", voters.Describe(acked), voters.CommittedIndex(acked))
 	case "vote":
 		votes := map[uint64]bool{}
-		for id, vote := range heard {
+		for id, vote := range acked {
 			if vote != "_" {
 				votes[id] = vote == "y"
 			}
@@ -114,7 +114,7 @@ func values(d *datadriven.TestData, key string) []string {
 	return nil
 }
 
-// handlerFor returns the handler for scripts in a folder.
+// handlerFor returns the handler for scripts in a directory.
 func handlerFor(path string) func(*testing.T, *datadriven.TestData) string {
 	switch {
 	case strings.Contains(path, "/confchange/"):

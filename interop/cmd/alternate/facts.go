@@ -34,15 +34,15 @@ type section struct {
 	forgotten bool
 }
 
-// patience bounds the time to read all facts of a server.
-const patience = 30 * time.Second
+// factsTimeout bounds the time to read all facts of a server.
+const factsTimeout = 30 * time.Second
 
 // present stands for the current revision.
 const present = 0
 
 // facts reads all state from the server, with keys and history as of the given revision.
 func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	f := &facts{revision: revision, values: map[string]string{}}
 	for _, part := range []struct {

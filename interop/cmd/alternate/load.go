@@ -15,8 +15,8 @@ const (
 	writers       = 8
 	acknowledged  = 400
 	loadValueSize = 500
-	// loadPatience bounds the time until then.
-	loadPatience = time.Minute
+	// loadTimeout bounds the time until then.
+	loadTimeout = time.Minute
 )
 
 // load records the puts that were acknowledged before a server was killed.
@@ -42,7 +42,7 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	// A writer ends at its first error, which must not occur before the kill.
 	ended := make(chan error, writers)
 	acks := make(chan struct{}, acknowledged)
-	loading, cancel := context.WithTimeout(ctx, loadPatience)
+	loading, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	client, member := p.client, p.cluster.Members[0]
 	for writer := range writers {
@@ -78,7 +78,7 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	p.acked = l
 	p.loaded += acknowledged
 	client.Close()
-	return errors.Join(err, p.closed())
+	return errors.Join(err, p.releaseCluster())
 }
 
 // check verifies that all acknowledged puts and all earlier keys are present. One more key per
@@ -98,7 +98,7 @@ func (l *load) check(before, found *facts) error {
 				return fmt.Errorf("%s was acknowledged, but its value is %q", l.key(writer, i), found.values[l.key(writer, i)])
 			}
 		}
-		if _, there := found.values[l.key(writer, count+1)]; there {
+		if _, exists := found.values[l.key(writer, count+1)]; exists {
 			return fmt.Errorf("found %s, which was never written", l.key(writer, count+1))
 		}
 	}

@@ -95,22 +95,22 @@ func (c *config) play(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	if err := p.learn(ctx); err != nil {
+	if err := p.readInitialFacts(ctx); err != nil {
 		return fmt.Errorf("before the first turn: %w", err)
 	}
 	for range c.turns {
 		if err := p.turn(ctx); err != nil {
-			return fmt.Errorf("turn %d, %s: %w", p.turns, p.who(), err)
+			return fmt.Errorf("turn %d, %s: %w", p.turns, p.programName(), err)
 		}
 		p.turns++
 	}
 	// One more server checks the state after the last turn.
-	if err := p.arrive(ctx); err != nil {
-		return fmt.Errorf("after the last turn, %s: %w", p.who(), err)
+	if err := p.startAndCompare(ctx); err != nil {
+		return fmt.Errorf("after the last turn, %s: %w", p.programName(), err)
 	}
 	log.Printf("%d turns%s: nothing was lost; revision %d, %d acknowledged under load; %.0f s",
 		p.turns, p.origin(), p.known.revision, p.loaded, time.Since(begun).Seconds())
-	return p.leave(stopped)
+	return p.endServer(stopped)
 }
 
 // newPlay prepares a directory below dir.

@@ -91,7 +91,7 @@ func (c *config) findOne(ctx context.Context, plant plant) error {
 	if err := plant.in(filepath.Join(p.data, "member", "snap", "db")); err != nil {
 		return err
 	}
-	switch err := p.arrive(ctx); {
+	switch err := p.startAndCompare(ctx); {
 	case err == nil:
 		return errors.New("the planted change was not detected")
 	case !strings.Contains(err.Error(), plant.finds+"\n"):

@@ -31,8 +31,8 @@ const (
 // kill the next server must recover them from the log.
 var uncommitted = []string{"--backend-batch-interval=1h", "--snapshot-count=100000"}
 
-// turnPatience bounds the duration of a turn.
-const turnPatience = 3 * time.Minute
+// turnTimeout bounds the duration of a turn.
+const turnTimeout = 3 * time.Minute
 
 // play is a data directory and the server that currently runs on it.
 type play struct {
@@ -65,7 +65,7 @@ func (p *play) binary() *cluster.Binary {
 
 func (p *play) ending() ending { return p.endings[p.turns%len(p.endings)] }
 
-func (p *play) who() string { return filepath.Base(p.binary().Path) }
+func (p *play) programName() string { return filepath.Base(p.binary().Path) }
 
 func (p *play) origin() string {
 	if p.from == "" {
@@ -76,9 +76,9 @@ func (p *play) origin() string {
 
 // turn runs one server on the directory, from start to end.
 func (p *play) turn(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	if err := p.arrive(ctx); err != nil {
+	if err := p.startAndCompare(ctx); err != nil {
 		return err
 	}
 	if err := p.change(ctx); err != nil {
@@ -91,11 +91,11 @@ func (p *play) turn(ctx context.Context) error {
 	if p.ending() == killedUnderLoad {
 		return p.killUnderLoad(ctx)
 	}
-	return p.leave(p.ending())
+	return p.endServer(p.ending())
 }
 
-// arrive starts a server and compares its facts with those of the previous one.
-func (p *play) arrive(ctx context.Context) error {
+// startAndCompare starts a server and compares its facts with those of the previous one.
+func (p *play) startAndCompare(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (p *play) compare(ctx context.Context, found *facts) error {
 	return p.known.same(before)
 }
 
-// learn reads the facts from the server that wrote the directory.
-func (p *play) learn(ctx context.Context) error {
+// readInitialFacts reads the facts from the server that wrote the directory.
+func (p *play) readInitialFacts(ctx context.Context) error {
 	if p.before == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (p *play) learn(ctx context.Context) error {
 		return err
 	}
 	p.known.forget("auth", "versions")
-	return p.leave(killed)
+	return p.endServer(killed)
 }
 
 func (p *play) start(ctx context.Context) error {
@@ -193,17 +193,17 @@ func (p *play) login() error {
 	return err
 }
 
-// leave ends the server in the given way.
-func (p *play) leave(how ending) error {
+// endServer ends the server in the given way.
+func (p *play) endServer(how ending) error {
 	m := p.cluster.Members[0]
 	p.client.Close()
 	if how == stopped {
-		return errors.Join(m.Stop(), p.closed())
+		return errors.Join(m.Stop(), p.releaseCluster())
 	}
-	return errors.Join(m.Kill(), p.closed())
+	return errors.Join(m.Kill(), p.releaseCluster())
 }
 
-func (p *play) closed() error {
+func (p *play) releaseCluster() error {
 	p.cluster.Net.Close()
 	p.cluster = nil
 	return nil

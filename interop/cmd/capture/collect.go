@@ -168,8 +168,8 @@ func fromSnapshot(into *samples, origin, file string) error {
 	return into.add("raftpb.Snapshot", origin, data)
 }
 
-// kept lists the buckets of the database that hold messages, as keys or as values.
-var kept = []struct {
+// messageBuckets lists the buckets of the database that hold messages, as keys or as values.
+var messageBuckets = []struct {
 	bucket, kind string
 	inKey        bool
 }{
@@ -187,7 +187,7 @@ func fromDatabase(into *samples, origin, file string) error {
 	}
 	defer db.Close()
 	return db.View(func(tx *bbolt.Tx) error {
-		for _, k := range kept {
+		for _, k := range messageBuckets {
 			bucket := tx.Bucket([]byte(k.bucket))
 			if bucket == nil {
 				continue

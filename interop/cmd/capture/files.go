@@ -28,11 +28,11 @@ func restore(etcdutl string) func(context.Context, *cluster.Cluster) error {
 		if err != nil {
 			return err
 		}
-		made := &cluster.Member{Name: "restored", Note: "restored", Dir: filepath.Join(c.Dir, "restored")}
-		c.Retired = append(c.Retired, made)
+		restored := &cluster.Member{Name: "restored", Note: "restored", Dir: filepath.Join(c.Dir, "restored")}
+		c.Retired = append(c.Retired, restored)
 		// The stream lacks the checksum that etcdctl appends to the file.
 		output, err := exec.CommandContext(ctx, etcdutl, "snapshot", "restore", image, "--skip-hash-check",
-			"--name=restored", "--data-dir="+made.Dir,
+			"--name=restored", "--data-dir="+restored.Dir,
 			"--initial-cluster=restored=http://127.0.0.1:1", "--initial-advertise-peer-urls=http://127.0.0.1:1",
 		).CombinedOutput()
 		if err != nil {
@@ -57,9 +57,9 @@ func saveImage(ctx context.Context, client *clientv3.Client, file string) error 
 	return err
 }
 
-// alone restarts a stopped member with force new cluster. The member appends the removal of the
-// others to its log.
-func alone(ctx context.Context, c *cluster.Cluster) error {
+// forceNewCluster restarts a stopped member with --force-new-cluster. The member appends the
+// removal of the others to its log.
+func forceNewCluster(ctx context.Context, c *cluster.Cluster) error {
 	m := c.Members[0]
 	if err := c.StartMember(m, "--force-new-cluster"); err != nil {
 		return err

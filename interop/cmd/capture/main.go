@@ -31,7 +31,7 @@ func main() {
 	var want options
 	flag.StringVar(&want.etcd, "etcd", "bin/etcd", "server to capture from")
 	flag.StringVar(&want.etcdutl, "etcdutl", "", "its etcdutl, to capture the files of a restored snapshot")
-	flag.StringVar(&want.out, "out", "captured", "folder to write to; each version has a subfolder")
+	flag.StringVar(&want.out, "out", "captured", "directory to write to; each version has a subdirectory")
 	flag.BoolVar(&want.checkpoint, "checkpoint", false, "also wait five minutes for a lease checkpoint")
 	flag.BoolVar(&want.keep, "keep", false, "keep the servers' data and logs")
 	flag.Parse()
@@ -79,7 +79,7 @@ func record(ctx context.Context, binary *cluster.Binary, dir string, want option
 	defer c.Close()
 
 	begun := time.Now()
-	for _, step := range story(want) {
+	for _, step := range scenario(want) {
 		if step.since != 0 && !binary.AtLeast(3, step.since) {
 			continue
 		}

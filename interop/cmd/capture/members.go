@@ -37,10 +37,7 @@ func neverStarted(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		updateAtOnce(ctx, client, voter)
-		return cluster.Until(ctx, "the removal of the member", func(ctx context.Context) error {
-			_, err := client.MemberRemove(ctx, voter)
-			return err
-		})
+		return cluster.RemoveMember(ctx, client, voter)
 	})
 }
 
@@ -67,6 +64,9 @@ func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) e
 	if err != nil {
 		return err
 	}
+	if err := cluster.Listed(ctx, c.Members, m.PeerURL); err != nil {
+		return err
+	}
 	if err := c.StartJoined(m); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func learner(ctx context.Context, c *cluster.Cluster, client *clientv3.Client) e
 	if err := c.Settle(ctx); err != nil {
 		return err
 	}
-	if _, err := client.MemberRemove(ctx, id); err != nil {
+	if err := cluster.RemoveMember(ctx, client, id); err != nil {
 		return err
 	}
 	if err := c.Retire(m); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,24 +14,44 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// all sends requests in order and stops at the first error.
+// all sends requests in order and stops at the first error. A request that an election interrupts
+// is repeated.
 func all(ctx context.Context, c *cluster.Cluster, requests ...func(context.Context, *clientv3.Client) error) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
 		return err
 	}
 	return with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
-		return inOrder(ctx, client, requests)
+		for i, request := range requests {
+			if err := ask(ctx, c, func(ctx context.Context) error { return request(ctx, client) }); err != nil {
+				return fmt.Errorf("request %d: %w", i, err)
+			}
+		}
+		return nil
 	})
 }
 
-func inOrder(ctx context.Context, client *clientv3.Client, requests []func(context.Context, *clientv3.Client) error) error {
-	for i, request := range requests {
-		if err := request(ctx, client); err != nil {
-			return fmt.Errorf("request %d: %w", i, err)
+// executed are the errors of a repeated request whose first attempt was executed, though its
+// response was lost.
+var executed = []error{
+	rpctypes.ErrCompacted, rpctypes.ErrLeaseExist, rpctypes.ErrLeaseNotFound, rpctypes.ErrDowngradeInProcess,
+	rpctypes.ErrNoInflightDowngrade, rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist,
+	rpctypes.ErrRoleNotFound, rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted,
+}
+
+// ask sends a request, and again if an election interrupts it.
+func ask(ctx context.Context, c *cluster.Cluster, request func(context.Context) error) error {
+	attempts := 0
+	return cluster.AcrossElection(ctx, c.Members, func(ctx context.Context) error {
+		attempts++
+		err := request(ctx)
+		// Raw clients return the status of an error.
+		known := rpctypes.Error(err)
+		if attempts > 1 && slices.ContainsFunc(executed, func(done error) bool { return errors.Is(known, done) }) {
+			return nil
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func do(op clientv3.Op) func(context.Context, *clientv3.Client) error {
@@ -145,7 +166,7 @@ func leaseCheckpoint(ctx context.Context, c *cluster.Cluster) error {
 // downgrade starts a downgrade to the previous minor version and cancels it.
 func downgrade(ctx context.Context, c *cluster.Cluster) error {
 	target := fmt.Sprintf("3.%d.0", c.Binary.Version.Minor-1)
-	ask := func(action clientv3.DowngradeAction) func(context.Context, *clientv3.Client) error {
+	send := func(action clientv3.DowngradeAction) func(context.Context, *clientv3.Client) error {
 		return func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Downgrade(ctx, action, target)
 			if errors.Is(err, rpctypes.ErrTimeout) && !c.Binary.AtLeast(3, 6) {
@@ -158,12 +179,12 @@ func downgrade(ctx context.Context, c *cluster.Cluster) error {
 	// A downgrade needs a cluster version, which the members have to agree on first.
 	decided := func(ctx context.Context, client *clientv3.Client) error {
 		return cluster.Until(ctx, "a cluster version", func(ctx context.Context) error {
-			return ask(clientv3.DowngradeValidate)(ctx, client)
+			return send(clientv3.DowngradeValidate)(ctx, client)
 		})
 	}
 	return all(ctx, c, decided,
-		ask(clientv3.DowngradeEnable),
-		ask(clientv3.DowngradeCancel))
+		send(clientv3.DowngradeEnable),
+		send(clientv3.DowngradeCancel))
 }
 
 // alarms raises alarms and leaves them on, so that the database holds some. It comes last, since

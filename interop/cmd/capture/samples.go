@@ -16,7 +16,7 @@ import (
 	"bowline/interop/internal/wire"
 )
 
-// oldRequest is a message type that 3.7.1 no longer has.
+// oldRequest is a message type that 3.7 no longer has.
 const oldRequest = "etcdserverpb.Request"
 
 // samples keeps some messages of every kind and shape.
@@ -151,7 +151,7 @@ func tableLabel(kind, label string) string {
 	return label
 }
 
-// write writes the samples and the presence tables to a folder.
+// write writes the samples and the presence tables to a directory.
 func (s *samples) write(dir, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

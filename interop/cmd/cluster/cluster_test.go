@@ -39,7 +39,7 @@ func TestHalvesCoverAllFaults(t *testing.T) {
 			seen[f.name] = true
 		}
 	}
-	if all := len(faults) + len(groundFaults); len(seen) != all {
+	if all := len(faults) + len(diskAndClockFaults); len(seen) != all {
 		t.Fatalf("the halves cover %d of %d faults", len(seen), all)
 	}
 }
@@ -64,15 +64,7 @@ func TestABlindCheckerIsDetected(t *testing.T) {
 	}
 }
 
-// sparedPoints are the failpoints that are not set here: they return an error or drop a message, or
-// belong to leases and streamed ranges.
-var sparedPoints = []string{
-	"beforeWriteMetaError", "defragOpenFileError", "defragdbFail", "lackOfDiskSpace", "resizeFileError", "raftDropHeartbeat",
-	"beforeCheckpointInLeaseRenew", "beforeLookupWhenForwardLeaseTimeToLive", "beforeLookupWhenLeaseTimeToLive",
-	"beforeServeHTTPLeaseRenew", "beforeRangeStreamChunk",
-}
-
-func TestEveryFailpointIsTestedOrExcluded(t *testing.T) {
+func TestAMemberDiesAtEveryFailpoint(t *testing.T) {
 	source, err := os.ReadFile("../../../crates/failpoint/src/points.rs")
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +73,8 @@ func TestEveryFailpointIsTestedOrExcluded(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)^    "(\w+)",$`).FindAllSubmatch(source, -1) {
 		named = append(named, string(line[1]))
 	}
-	known := slices.Concat(newcomersPoints, sparedPoints)
-	for _, kind := range deadlyPoints {
+	known := slices.Clone(newMemberPoints)
+	for _, kind := range allPanicPoints {
 		known = append(known, kind.points...)
 	}
 	slices.Sort(named)

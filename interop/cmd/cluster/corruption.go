@@ -20,24 +20,24 @@ var comparing = []string{"--corrupt-check-time=2s"}
 // corruption changes a value in the database of a stopped follower. Either the leader, which runs
 // the other program, raises an alarm, or the follower detects the corruption at its start.
 func corruption(ctx context.Context, c *config) (string, error) {
-	said := []string{}
+	results := []string{}
 	for _, leader := range []*cluster.Binary{c.ours, c.theirs} {
-		how, err := c.finds(ctx, leader, c.other(leader))
+		how, err := c.findsCorruption(ctx, leader, c.other(leader))
 		if err != nil {
 			return "", fmt.Errorf("%s leads: %w", leader.Name(), err)
 		}
-		said = append(said, fmt.Sprintf("%s led: %s", leader.Name(), how))
+		results = append(results, fmt.Sprintf("%s led: %s", leader.Name(), how))
 	}
-	return strings.Join(said, "; "), nil
+	return strings.Join(results, "; "), nil
 }
 
-func (c *config) finds(ctx context.Context, leader, follower *cluster.Binary) (string, error) {
+func (c *config) findsCorruption(ctx context.Context, leader, follower *cluster.Binary) (string, error) {
 	g, err := c.startGroup(ctx, []*cluster.Binary{leader, follower, leader}, comparing...)
 	if err != nil {
 		return "", err
 	}
 	defer g.close()
-	if err := errors.Join(g.lead(ctx, g.members[0]), g.fill(ctx, g.members[0], 100), g.sound(ctx)); err != nil {
+	if err := errors.Join(g.lead(ctx, g.members[0]), g.fill(ctx, g.members[0], 100), g.checkIdle(ctx)); err != nil {
 		return "", err
 	}
 	victim := g.members[1]

@@ -111,8 +111,8 @@ func (c *config) startFromList(ctx context.Context, keeper *cluster.Member, flag
 	if err := errors.Join(late.Start(flags...), late.Ended(ctx, reachedWithin)); err != nil {
 		return err
 	}
-	if said := late.LogEnd(); !strings.Contains(said, "cluster is full") {
-		return fmt.Errorf("the fourth member ended without \"cluster is full\": %s", said)
+	if tail := late.LogEnd(); !strings.Contains(tail, "cluster is full") {
+		return fmt.Errorf("the fourth member ended without \"cluster is full\": %s", tail)
 	}
-	return g.everyoneLeads(ctx)
+	return g.eachMemberLeads(ctx)
 }

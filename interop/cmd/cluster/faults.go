@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// faultPatience bounds each request during faults.
-	faultPatience = 2 * time.Second
+	// faultRequestTimeout bounds each request during faults.
+	faultRequestTimeout = 2 * time.Second
 	// faultLasts is the duration of a fault: a few election timeouts.
 	faultLasts = 3 * time.Second
 	// recoverWithin bounds the time until clients get responses again after a fault.
-	recoverWithin = 20 * time.Second
+	recoverWithin = time.Minute
 )
 
 // fault starts a fault, given the leader and a follower, and returns a function that ends it.
 type fault struct {
 	name  string
-	begin func(g *group, leader, follower *cluster.Member) (mend func() error, err error)
+	begin func(g *group, leader, follower *cluster.Member) (endFault func() error, err error)
 }
 
 var faults = []fault{
@@ -36,7 +36,7 @@ var faults = []fault{
 	{"the leader is paused", func(g *group, leader, _ *cluster.Member) (func() error, error) { return pause(leader) }},
 	{"a follower is paused", func(g *group, _, follower *cluster.Member) (func() error, error) { return pause(follower) }},
 	{"the leader is cut off", func(g *group, leader, _ *cluster.Member) (func() error, error) {
-		return g.partition(apart(leader.Name))
+		return g.partition(isolated(leader.Name))
 	}},
 	{"the leader's cable is pulled", func(g *group, leader, _ *cluster.Member) (func() error, error) {
 		return g.partition(silent(leader.Name))
@@ -50,7 +50,7 @@ var faults = []fault{
 	{"messages to the leader are held", func(g *group, leader, _ *cluster.Member) (func() error, error) {
 		return g.partition(func(_, to string) links.State { return heldIf(to == leader.Name) })
 	}},
-	{"leader and follower do not hear each other", func(g *group, leader, follower *cluster.Member) (func() error, error) {
+	{"leader and follower cannot reach each other", func(g *group, leader, follower *cluster.Member) (func() error, error) {
 		return g.partition(func(from, to string) links.State {
 			return heldIf(from == leader.Name && to == follower.Name || from == follower.Name && to == leader.Name)
 		})
@@ -154,22 +154,22 @@ func (g *group) rolling(_, _ *cluster.Member) (func() error, error) {
 
 // faultsAlone runs the faults with three Bowline members, faultsMixed with five of both programs.
 func faultsAlone(ctx context.Context, c *config) (string, error) {
-	return c.survives(ctx, c.mix(0b111, 3), 0)
+	return c.injectFaults(ctx, c.mix(0b111, 3), 0)
 }
 func faultsMixed(ctx context.Context, c *config) (string, error) {
-	return c.survives(ctx, c.mix(0b10101, 5), 1)
+	return c.injectFaults(ctx, c.mix(0b10101, 5), 1)
 }
 
-// survives injects one fault after another under load. The history must be linearizable, and
+// injectFaults injects one fault after another under load. The history must be linearizable, and
 // clients must get responses again after each fault. With -times 1 it takes only one half of the
 // faults.
-func (c *config) survives(ctx context.Context, programs []*cluster.Binary, half int) (string, error) {
+func (c *config) injectFaults(ctx context.Context, programs []*cluster.Binary, half int) (string, error) {
 	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
 		return "", err
 	}
 	defer g.close()
-	l, err := g.startLoad(ctx, faultPatience)
+	l, err := g.startLoad(ctx, faultRequestTimeout)
 	if err != nil {
 		return "", err
 	}
@@ -177,7 +177,7 @@ func (c *config) survives(ctx context.Context, programs []*cluster.Binary, half 
 	chosen := c.chosenFaults(half)
 	for range c.times {
 		for _, f := range chosen {
-			if err := g.endures(ctx, l, f, dice); err != nil {
+			if err := g.injectFault(ctx, l, f, dice); err != nil {
 				return "", fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
@@ -195,7 +195,7 @@ func (c *config) survives(ctx context.Context, programs []*cluster.Binary, half 
 func (c *config) chosenFaults(half int) []fault {
 	chosen := slices.Clone(faults)
 	if c.faulty != "" {
-		chosen = append(chosen, groundFaults...)
+		chosen = append(chosen, diskAndClockFaults...)
 	}
 	dice := rand.New(rand.NewPCG(c.seed, 4))
 	dice.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
@@ -206,14 +206,14 @@ func (c *config) chosenFaults(half int) []fault {
 	return slices.DeleteFunc(chosen, func(f fault) bool { return !strings.Contains(f.name, c.fault) })
 }
 
-func (g *group) endures(ctx context.Context, l *clientLoad, f fault, dice *rand.Rand) error {
+func (g *group) injectFault(ctx context.Context, l *clientLoad, f fault, dice *rand.Rand) error {
 	leader, err := g.leader(ctx)
 	if err != nil {
 		return err
 	}
 	followers := g.others(leader)
-	tell("%s (%s, %s)", f.name, leader.Name, leader.Binary().Name())
-	mend, err := f.begin(g, leader, followers[dice.IntN(len(followers))])
+	logStep("%s (%s, %s)", f.name, leader.Name, leader.Binary().Name())
+	endFault, err := f.begin(g, leader, followers[dice.IntN(len(followers))])
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (g *group) endures(ctx context.Context, l *clientLoad, f fault, dice *rand.
 		return ctx.Err()
 	case <-time.After(faultLasts):
 	}
-	if err := mend(); err != nil {
+	if err := endFault(); err != nil {
 		return fmt.Errorf("end the fault: %w", err)
 	}
 	begun := time.Now()
@@ -231,15 +231,15 @@ func (g *group) endures(ctx context.Context, l *clientLoad, f fault, dice *rand.
 			return fmt.Errorf("%s, after the fault: %w", m.Name, err)
 		}
 	}
-	if err := l.goesOn(ctx); err != nil {
+	if err := l.waitForResponses(ctx); err != nil {
 		return err
 	}
-	tell("recovered %s after the fault", time.Since(begun).Round(time.Millisecond))
+	logStep("recovered %s after the fault", time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 
-// goesOn waits until the clients have got 20 more responses per member.
-func (l *clientLoad) goesOn(ctx context.Context) error {
+// waitForResponses waits until the clients have got 20 more responses per member.
+func (l *clientLoad) waitForResponses(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	enough := l.answered() + 20*len(l.group.members)

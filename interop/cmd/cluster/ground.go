@@ -12,15 +12,18 @@ import (
 )
 
 const (
-	// slow is a disk delay shorter than an election timeout; hangs is one longer than a fault.
+	// slow is a disk delay shorter than an election timeout; hangs is one longer than a fault and the
+	// time until another member leads.
 	slow  = 200 * time.Millisecond
-	hangs = 5 * time.Second
+	hangs = time.Minute
+	// noticedWithin bounds the time until a disk that fails has its effect.
+	noticedWithin = 20 * time.Second
 	// clockJump is longer than any lease.
 	clockJump = 2 * time.Hour
 )
 
-// groundFaults are the faults of disks and clocks.
-var groundFaults = []fault{
+// diskAndClockFaults are the faults of disks and clocks.
+var diskAndClockFaults = []fault{
 	{"the leader's disk is full", func(g *group, leader, _ *cluster.Member) (func() error, error) { return g.fillDisk(leader) }},
 	{"a follower's disk is full", func(g *group, _, follower *cluster.Member) (func() error, error) { return g.fillDisk(follower) }},
 	{"the leader's disk is slow", func(g *group, leader, _ *cluster.Member) (func() error, error) {
@@ -36,8 +39,8 @@ var groundFaults = []fault{
 	}},
 }
 
-// undermine gives a member a disk and a clock that can fail.
-func (g *group) undermine(m *cluster.Member) error {
+// installFaulty gives a member a disk and a clock that can fail.
+func (g *group) installFaulty(m *cluster.Member) error {
 	ground, err := faulty.New(g.faulty, filepath.Join(g.dir, m.Name+".ground"))
 	if err != nil {
 		return err
@@ -49,7 +52,7 @@ func (g *group) undermine(m *cluster.Member) error {
 
 // below returns the faulty disk and clock of a member or, if it has none because it is not ours, of
 // another member.
-func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Ground, error) {
+func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Faults, error) {
 	for _, m := range append([]*cluster.Member{m}, g.others(m)...) {
 		if ground := g.grounds[m]; ground != nil {
 			return m, ground, nil
@@ -65,11 +68,11 @@ func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
 		return nil, err
 	}
 	return func() error {
-		var lives error
-		if m.Running() {
-			lives = fmt.Errorf("%s still runs although its disk is full", m.Name)
+		err := m.Ended(context.Background(), noticedWithin)
+		if err != nil {
+			err = fmt.Errorf("its disk is full: %w", err)
 		}
-		return errors.Join(lives, ground.Fill(false), m.Kill(), g.launch(m))
+		return errors.Join(err, ground.Fill(false), m.Kill(), g.launch(m))
 	}, ground.Fill(true)
 }
 
@@ -96,10 +99,15 @@ func (g *group) hang(m *cluster.Member) (func() error, error) {
 		return nil, err
 	}
 	return func() error {
-		s, err := status(context.Background(), m)
-		if err == nil && s.Leader == m.ID {
-			err = fmt.Errorf("%s still leads although its disk hangs", m.Name)
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), noticedWithin)
+		defer cancel()
+		err := cluster.Until(ctx, "a member whose disk hangs to follow another", func(ctx context.Context) error {
+			s, err := status(ctx, m)
+			if err == nil && s.Leader == m.ID {
+				err = fmt.Errorf("%s still leads although its disk hangs", m.Name)
+			}
+			return err
+		})
 		return errors.Join(err, ground.SlowDown(0))
 	}, ground.SlowDown(hangs)
 }

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// askPatience bounds a status request.
-	askPatience = 2 * time.Second
-	// insistPatience bounds one attempt at a membership change.
-	insistPatience = 4 * time.Second
+	// statusTimeout bounds a status request.
+	statusTimeout = 2 * time.Second
+	// changeAttemptTimeout bounds one attempt at a membership change.
+	changeAttemptTimeout = 4 * time.Second
 )
 
 // group is a cluster whose members may run different programs.
@@ -37,7 +37,7 @@ type group struct {
 	// placed counts all members ever created, for the name of the next.
 	placed int
 	// grounds are the faulty disks and clocks of our members.
-	grounds map[*cluster.Member]*faulty.Ground
+	grounds map[*cluster.Member]*faulty.Faults
 	// faulty is the path of the library for them, or empty.
 	faulty string
 	// joined are the members that were added to the running cluster.
@@ -51,7 +51,7 @@ func (c *config) newGroup(programs []*cluster.Binary, flags ...string) (*group, 
 		return nil, err
 	}
 	g := &group{net: links.New(), dir: dir, keep: c.keep, flags: flags, ours: c.ours, faulty: c.faulty,
-		grounds: map[*cluster.Member]*faulty.Ground{}, joined: map[*cluster.Member]bool{}}
+		grounds: map[*cluster.Member]*faulty.Faults{}, joined: map[*cluster.Member]bool{}}
 	for _, program := range programs {
 		if _, err := g.place(program); err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ func (g *group) placeBehind(
 	}
 	g.members = append(g.members, m)
 	if g.faulty != "" && program == g.ours {
-		err = g.undermine(m)
+		err = g.installFaulty(m)
 	}
 	return m, err
 }
@@ -153,12 +153,17 @@ func (g *group) discard() error {
 	return os.RemoveAll(g.dir)
 }
 
+// acrossElection sends an idempotent request, and sends it once more if an election interrupts it.
+func (g *group) acrossElection(ctx context.Context, request func(context.Context) error) error {
+	return cluster.AcrossElection(ctx, g.members, request)
+}
+
 // ---- status ----
 
 // status requests the status of a member.
 func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, error) {
 	var answer *clientv3.StatusResponse
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		var err error
@@ -237,18 +242,11 @@ func (g *group) lead(ctx context.Context, to *cluster.Member) error {
 			return err
 		}
 		if from != to {
-			if err := transfer(ctx, from, to); err != nil {
+			if err := from.MoveLeader(ctx, to); err != nil {
 				return err
 			}
 		}
 		return g.led(ctx, to)
-	})
-}
-
-func transfer(ctx context.Context, from, to *cluster.Member) error {
-	return from.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.MoveLeader(ctx, to.ID)
-		return err
 	})
 }
 
@@ -266,8 +264,8 @@ func (g *group) led(ctx context.Context, by *cluster.Member) error {
 	return nil
 }
 
-// sound checks an idle cluster: all members have the same hash, and there is no alarm.
-func (g *group) sound(ctx context.Context) error {
+// checkIdle checks an idle cluster: all members have the same hash, and there is no alarm.
+func (g *group) checkIdle(ctx context.Context) error {
 	if err := g.settle(ctx); err != nil {
 		return err
 	}
@@ -285,7 +283,7 @@ func (g *group) sound(ctx context.Context) error {
 				hash.Header.Revision, hash.CompactRevision, first.Hash, first.Header.Revision, first.CompactRevision)
 		}
 	}
-	return g.calm(ctx)
+	return g.checkAlarms(ctx)
 }
 
 func hashKV(ctx context.Context, m *cluster.Member, revision int64) (*clientv3.HashKVResponse, error) {
@@ -298,8 +296,8 @@ func hashKV(ctx context.Context, m *cluster.Member, revision int64) (*clientv3.H
 	return hash, err
 }
 
-// calm returns an error if there are alarms.
-func (g *group) calm(ctx context.Context) error {
+// checkAlarms returns an error if there are alarms.
+func (g *group) checkAlarms(ctx context.Context) error {
 	alarms, err := g.alarmsOf(ctx, g.running()[0])
 	if err == nil && len(alarms) > 0 {
 		err = fmt.Errorf("alarms: %v", alarms)
@@ -346,7 +344,8 @@ func (g *group) add(ctx context.Context, program *cluster.Binary, learner bool, 
 	return m, g.answers(ctx, m)
 }
 
-// introduce adds a new member to the cluster without starting it.
+// introduce adds a new member to the cluster without starting it, and waits until all members list
+// it.
 func (g *group) introduce(
 	ctx context.Context, program *cluster.Binary, learner bool, via *cluster.Member,
 ) (*cluster.Member, error) {
@@ -355,7 +354,7 @@ func (g *group) introduce(
 		return nil, err
 	}
 	g.joined[m] = true
-	err = insist(ctx, via, m.Name+" to be added", func(ctx context.Context, client *clientv3.Client) error {
+	err = retryChange(ctx, via, m.Name+" to be added", func(ctx context.Context, client *clientv3.Client) error {
 		call := client.MemberAdd
 		if learner {
 			call = client.MemberAddAsLearner
@@ -374,17 +373,17 @@ func (g *group) introduce(
 		return nil, err
 	}
 	g.net.Name(fmt.Sprintf("%x", m.ID), m.Name)
-	return m, nil
+	return m, cluster.Listed(ctx, g.members, m.PeerURL)
 }
 
-// insist retries a membership change until it succeeds. A proposal without a leader may be lost,
-// and etcd then waits until the client's timeout. An attempt that seems to have failed may have
-// been executed, so `ask` must be idempotent.
-func insist(
+// retryChange retries a membership change until it succeeds. A proposal without a leader may be
+// lost, and etcd then waits until the client's timeout. An attempt that seems to have failed may
+// have been executed, so `ask` must be idempotent.
+func retryChange(
 	ctx context.Context, via *cluster.Member, what string, ask func(context.Context, *clientv3.Client) error,
 ) error {
 	return cluster.Until(ctx, what, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, insistPatience)
+		ctx, cancel := context.WithTimeout(ctx, changeAttemptTimeout)
 		defer cancel()
 		return via.Do(ctx, ask)
 	})
@@ -418,7 +417,7 @@ func (g *group) answers(ctx context.Context, m *cluster.Member) error {
 
 // promote promotes a learner, once it has caught up.
 func (g *group) promote(ctx context.Context, m, via *cluster.Member) error {
-	return insist(ctx, via, m.Name+" to be promoted", func(ctx context.Context, client *clientv3.Client) error {
+	return retryChange(ctx, via, m.Name+" to be promoted", func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.MemberPromote(ctx, m.ID)
 		if errors.Is(err, rpctypes.ErrMemberNotLearner) {
 			return nil
@@ -429,7 +428,7 @@ func (g *group) promote(ctx context.Context, m, via *cluster.Member) error {
 
 // remove removes a member from the cluster and stops its process.
 func (g *group) remove(ctx context.Context, m, via *cluster.Member) error {
-	err := insist(ctx, via, m.Name+" to be removed", func(ctx context.Context, client *clientv3.Client) error {
+	err := retryChange(ctx, via, m.Name+" to be removed", func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.MemberRemove(ctx, m.ID)
 		if errors.Is(err, rpctypes.ErrMemberNotFound) {
 			return nil

@@ -24,8 +24,8 @@ const (
 	// loadPause is the time between two requests of a client. It keeps histories short enough to
 	// check.
 	loadPause = 15 * time.Millisecond
-	// dialPatience bounds each attempt to connect.
-	dialPatience = time.Second
+	// dialTimeout bounds each attempt to connect.
+	dialTimeout = time.Second
 	// explains is the largest time between a failure and an event that explains it.
 	explains = time.Second
 )
@@ -35,22 +35,24 @@ type clientLoad struct {
 	group *group
 	file  *history.File
 	path  string
-	// patience bounds each request.
-	patience time.Duration
+	// requestTimeout bounds each request.
+	requestTimeout time.Duration
 	// working and watching end the clients and the watchers when canceled.
 	working, watching context.Context
 	stop, unwatch     context.CancelFunc
 	stopped, watched  sync.WaitGroup
-	// leave stops the clients of a member.
-	leave map[*cluster.Member]context.CancelFunc
+	// cancelClients stops the clients of a member.
+	cancelClients map[*cluster.Member]context.CancelFunc
 
 	mu      sync.Mutex
 	clients uint64
-	failed  []failure
-	terms   []termSeen
-	absent  []absence
-	retired map[*cluster.Member]bool
-	tally   map[string]int
+	// observed are the members that have or had clients.
+	observed []*cluster.Member
+	failed   []failure
+	terms    []termSeen
+	absent   []absence
+	retired  map[*cluster.Member]bool
+	tally    map[string]int
 }
 
 // absence is a time during which a member was deliberately out of service.
@@ -74,46 +76,48 @@ type termSeen struct {
 
 // startLoad starts clients and a watcher for each running member. Each talks to one member only,
 // until the load ends.
-func (g *group) startLoad(ctx context.Context, patience time.Duration) (*clientLoad, error) {
+func (g *group) startLoad(ctx context.Context, requestTimeout time.Duration) (*clientLoad, error) {
 	path := filepath.Join(g.dir, "history.jsonl")
 	file, err := history.Create(path)
 	if err != nil {
 		return nil, err
 	}
 	l := &clientLoad{
-		group: g, file: file, path: path, patience: patience,
-		leave: map[*cluster.Member]context.CancelFunc{}, retired: map[*cluster.Member]bool{}, tally: map[string]int{},
+		group: g, file: file, path: path, requestTimeout: requestTimeout,
+		cancelClients: map[*cluster.Member]context.CancelFunc{}, retired: map[*cluster.Member]bool{}, tally: map[string]int{},
 	}
 	l.working, l.stop = context.WithCancel(ctx)
 	l.watching, l.unwatch = context.WithCancel(ctx)
 	for _, m := range g.running() {
-		if err := l.attend(m); err != nil {
+		if err := l.startClients(m); err != nil {
 			return nil, err
 		}
 	}
-	observers := slices.Clone(g.running())
-	l.stopped.Go(func() { l.observe(observers) })
+	l.stopped.Go(l.observe)
 	return l, nil
 }
 
-// attend starts the clients and the watcher of a member.
-func (l *clientLoad) attend(m *cluster.Member) error {
-	asking, leave := context.WithCancel(l.working)
+// startClients starts the clients and the watcher of a member.
+func (l *clientLoad) startClients(m *cluster.Member) error {
+	l.mu.Lock()
+	l.observed = append(l.observed, m)
+	l.mu.Unlock()
+	requests, cancelClients := context.WithCancel(l.working)
 	watching, unwatch := context.WithCancel(l.watching)
-	l.leave[m] = func() {
-		leave()
+	l.cancelClients[m] = func() {
+		cancelClients()
 		unwatch()
 	}
 	var errs []error
 	for range clientsEach {
-		errs = append(errs, l.client(asking, m))
+		errs = append(errs, l.client(requests, m))
 	}
 	return errors.Join(append(errs, l.watcher(watching, m))...)
 }
 
 // retire stops the clients of a member and runs do, which removes the member.
 func (l *clientLoad) retire(m *cluster.Member, do func() error) error {
-	l.leave[m]()
+	l.cancelClients[m]()
 	l.mu.Lock()
 	l.retired[m] = true
 	l.mu.Unlock()
@@ -126,7 +130,7 @@ func (l *clientLoad) connect(m *cluster.Member) (*clientv3.Client, uint64, error
 	l.clients++
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   []string{m.Endpoint()},
-		DialTimeout: dialPatience,
+		DialTimeout: dialTimeout,
 		// Detects a dead connection within 3 s.
 		DialKeepAliveTime:    time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
@@ -144,7 +148,7 @@ func (l *clientLoad) client(ctx context.Context, m *cluster.Member) error {
 	l.stopped.Go(func() {
 		defer client.Close()
 		asker := &load.Client{
-			Number: number, Member: m.ID, Etcd: client, File: l.file, Timeout: l.patience,
+			Number: number, Member: m.ID, Etcd: client, File: l.file, Timeout: l.requestTimeout,
 		}
 		for ctx.Err() == nil {
 			begun := time.Now()
@@ -160,13 +164,10 @@ func (l *clientLoad) client(ctx context.Context, m *cluster.Member) error {
 }
 
 // observe records when terms begin, since a leader change explains failed reads.
-func (l *clientLoad) observe(members []*cluster.Member) {
+func (l *clientLoad) observe() {
 	var highest uint64
 	for l.working.Err() == nil {
-		for _, m := range members {
-			if l.gone(m) {
-				continue
-			}
+		for _, m := range l.observable() {
 			s, err := status(l.working, m)
 			if err == nil && s.RaftTerm > highest {
 				highest = s.RaftTerm
@@ -179,17 +180,17 @@ func (l *clientLoad) observe(members []*cluster.Member) {
 	}
 }
 
-// gone reports whether a member is being removed.
-func (l *clientLoad) gone(m *cluster.Member) bool {
+// observable returns the members with clients, without those that are being removed.
+func (l *clientLoad) observable() []*cluster.Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.retired[m]
+	return slices.DeleteFunc(slices.Clone(l.observed), func(m *cluster.Member) bool { return l.retired[m] })
 }
 
 func (l *clientLoad) note(m *cluster.Member, kind string, begun time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tally["asked"]++
+	l.tally["requests"]++
 	if err == nil {
 		l.tally["answered"]++
 		return
@@ -214,18 +215,18 @@ func (l *clientLoad) watcher(ctx context.Context, m *cluster.Member) error {
 			Client: number, Member: m.ID, Request: history.WatchRequest{Key: "k", End: "l", Start: 1},
 			Responses: []history.WatchResponse{},
 		}
-		for told := range client.Watch(ctx, "k", clientv3.WithRange("l"), clientv3.WithRev(1)) {
-			if len(told.Events) == 0 {
+		for response := range client.Watch(ctx, "k", clientv3.WithRange("l"), clientv3.WithRev(1)) {
+			if len(response.Events) == 0 {
 				continue
 			}
 			var news history.News
-			for _, event := range told.Events {
+			for _, event := range response.Events {
 				news.Events = append(news.Events, history.Event{
 					KV: history.FromKeyValue(event.Kv), Delete: event.Type == clientv3.EventTypeDelete,
 				})
 			}
 			watch.Responses = append(watch.Responses, history.WatchResponse{
-				At: l.file.Now(), Revision: told.Header.Revision, News: news,
+				At: l.file.Now(), Revision: response.Header.Revision, News: news,
 			})
 		}
 		l.file.Add(history.Record{Watch: watch})
@@ -239,7 +240,7 @@ func (l *clientLoad) watcher(ctx context.Context, m *cluster.Member) error {
 func (l *clientLoad) end(ctx context.Context, checker string) error {
 	l.stop()
 	l.stopped.Wait()
-	err := errors.Join(l.group.sound(ctx), l.finals(ctx))
+	err := errors.Join(l.group.checkIdle(ctx), l.finals(ctx))
 	// Every watcher gets the last event within this time.
 	time.Sleep(300 * time.Millisecond)
 	l.unwatch()
@@ -247,7 +248,7 @@ func (l *clientLoad) end(ctx context.Context, checker string) error {
 	if err := errors.Join(err, l.file.Close()); err != nil {
 		return err
 	}
-	tell("%v; %d records to check", l, l.file.Records)
+	logStep("%v; %d records to check", l, l.file.Records)
 	return check(ctx, checker, l.path)
 }
 
@@ -298,7 +299,7 @@ func (l *clientLoad) allExplained() error {
 
 func (l *clientLoad) explained(f failure) bool {
 	from, until := f.begun.Add(-explains), f.ended.Add(explains)
-	tell("a read through %s failed after %s: %v", f.member.Name, f.ended.Sub(f.begun), f.err)
+	logStep("a read through %s failed after %s: %v", f.member.Name, f.ended.Sub(f.begun), f.err)
 	return slices.ContainsFunc(l.terms, func(t termSeen) bool {
 		return t.at.After(from) && t.at.Before(until)
 	}) || slices.ContainsFunc(l.absent, func(a absence) bool {
@@ -309,11 +310,11 @@ func (l *clientLoad) explained(f failure) bool {
 func (l *clientLoad) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	said := fmt.Sprintf("%d requests, %d answered", l.tally["asked"], l.tally["answered"])
+	summary := fmt.Sprintf("%d requests, %d answered", l.tally["requests"], l.tally["answered"])
 	for _, kind := range []string{"read", "read of all", "put", "delete", "txn"} {
 		if n := l.tally["failed "+kind]; n > 0 {
-			said += fmt.Sprintf(", %d failed %s", n, kind)
+			summary += fmt.Sprintf(", %d failed %s", n, kind)
 		}
 	}
-	return said
+	return summary
 }

@@ -32,8 +32,8 @@ import (
 // verbose enables the log of each step.
 var verbose = flag.Bool("verbose", false, "log each step")
 
-// tell logs a step if -verbose is set.
-func tell(format string, args ...any) {
+// logStep logs a step if -verbose is set.
+func logStep(format string, args ...any) {
 	if *verbose {
 		log.Printf("%s  "+format, append([]any{time.Now().Format("05.000")}, args...)...)
 	}
@@ -78,8 +78,8 @@ var scenarios = []scenario{
 	{"failpoints", failpoints},
 }
 
-// scenarioPatience bounds a scenario. It is multiplied by -times.
-const scenarioPatience = 4 * time.Minute
+// scenarioTimeout bounds a scenario. It is multiplied by -times.
+const scenarioTimeout = 8 * time.Minute
 
 func main() {
 	log.SetFlags(0)
@@ -176,18 +176,18 @@ func (c *config) runAll(ctx context.Context, only string, parallel int) error {
 
 func (c *config) runOne(ctx context.Context, s scenario) error {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, scenarioPatience*time.Duration(c.times))
+	ctx, cancel := context.WithTimeout(ctx, scenarioTimeout*time.Duration(c.times))
 	defer cancel()
 	own := *c
 	own.dir = filepath.Join(c.dir, s.name)
 	if err := os.Mkdir(own.dir, 0o755); err != nil {
 		return err
 	}
-	said, err := s.run(ctx, &own)
+	summary, err := s.run(ctx, &own)
 	if err != nil {
 		return err
 	}
-	log.Printf("%s: %s; %.0f s", s.name, said, time.Since(begun).Seconds())
+	log.Printf("%s: %s; %.0f s", s.name, summary, time.Since(begun).Seconds())
 	return nil
 }
 

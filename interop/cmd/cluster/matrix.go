@@ -30,8 +30,8 @@ func matrix(ctx context.Context, c *config) (string, error) {
 		group.Go(func() {
 			defer func() { <-places }()
 			programs := c.mix(bits, 3)
-			if err := c.everyoneLeads(ctx, programs); err != nil {
-				errs[bits] = fmt.Errorf("%s: %w", spelt(programs), err)
+			if err := c.eachMemberLeads(ctx, programs); err != nil {
+				errs[bits] = fmt.Errorf("%s: %w", programNames(programs), err)
 			}
 		})
 	}
@@ -51,51 +51,52 @@ func (c *config) mix(bits, size int) []*cluster.Binary {
 	return programs
 }
 
-func spelt(programs []*cluster.Binary) string {
-	said := ""
+func programNames(programs []*cluster.Binary) string {
+	names := ""
 	for i, program := range programs {
 		if i > 0 {
-			said += ", "
+			names += ", "
 		}
-		said += program.Name()
+		names += program.Name()
 	}
-	return said
+	return names
 }
 
-func (c *config) everyoneLeads(ctx context.Context, programs []*cluster.Binary) error {
+func (c *config) eachMemberLeads(ctx context.Context, programs []*cluster.Binary) error {
 	g, err := c.startGroup(ctx, programs)
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	return g.everyoneLeads(ctx)
+	return g.eachMemberLeads(ctx)
 }
 
-// everyoneLeads lets each member lead once while all write and read, and then discards the group.
-func (g *group) everyoneLeads(ctx context.Context) error {
+// eachMemberLeads lets each member lead once while all write and read, and then discards the group.
+func (g *group) eachMemberLeads(ctx context.Context) error {
 	for _, leader := range g.members {
 		if err := g.lead(ctx, leader); err != nil {
 			return err
 		}
-		if err := g.everyoneWrites(ctx, leader.Name); err != nil {
+		if err := g.eachMemberWrites(ctx, leader.Name); err != nil {
 			return fmt.Errorf("%s leads: %w", leader.Name, err)
 		}
 	}
-	if err := g.sound(ctx); err != nil {
+	if err := g.checkIdle(ctx); err != nil {
 		return err
 	}
 	return g.discard()
 }
 
-// everyoneWrites puts a key through each member and reads it through all.
-func (g *group) everyoneWrites(ctx context.Context, key string) error {
+// eachMemberWrites puts a key through each member and reads it through all.
+func (g *group) eachMemberWrites(ctx context.Context, key string) error {
 	for _, writer := range g.members {
 		value := writer.Name + " " + time.Now().String()
-		if err := put(ctx, writer, key, value); err != nil {
+		if err := g.put(ctx, writer, key, value); err != nil {
 			return fmt.Errorf("put through %s: %w", writer.Name, err)
 		}
 		for _, reader := range g.members {
-			if err := expect(ctx, reader, key, value); err != nil {
+			err := g.acrossElection(ctx, func(ctx context.Context) error { return expect(ctx, reader, key, value) })
+			if err != nil {
 				return fmt.Errorf("put through %s, read through %s: %w", writer.Name, reader.Name, err)
 			}
 		}
@@ -103,10 +104,26 @@ func (g *group) everyoneWrites(ctx context.Context, key string) error {
 	return nil
 }
 
-func put(ctx context.Context, m *cluster.Member, key, value string) error {
-	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.Put(ctx, key, value)
-		return err
+// putTimeout bounds a put. It is longer than a server's own request timeout.
+const putTimeout = 15 * time.Second
+
+// put puts a key through a member. After an election it repeats the put, but makes no second change
+// if the first attempt was executed.
+func (g *group) put(ctx context.Context, m *cluster.Member, key, value string) error {
+	attempts := 0
+	return g.acrossElection(ctx, func(ctx context.Context) error {
+		attempts++
+		ctx, cancel := context.WithTimeout(ctx, putTimeout)
+		defer cancel()
+		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
+			if attempts == 1 {
+				_, err = client.Put(ctx, key, value)
+			} else {
+				_, err = client.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", value)).
+					Else(clientv3.OpPut(key, value)).Commit()
+			}
+			return err
+		})
 	})
 }
 

@@ -30,7 +30,7 @@ func membersComeAndGo(ctx context.Context, c *config) (string, error) {
 		}
 		rounds++
 	}
-	if err := g.sound(ctx); err != nil {
+	if err := g.checkIdle(ctx); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d members joined as learners, were promoted and led, and %d leaders were removed", rounds, rounds), g.discard()
@@ -50,7 +50,7 @@ func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error 
 	if err != nil {
 		return fmt.Errorf("add: %w", err)
 	}
-	if err := learns(ctx, joined); err != nil {
+	if err := checkLearner(ctx, joined); err != nil {
 		return err
 	}
 	if err := g.promote(ctx, joined, via); err != nil {
@@ -68,12 +68,12 @@ func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error 
 	if err := g.lead(ctx, joined); err != nil {
 		return err
 	}
-	tell("%s (%s) has joined, %s has left", joined.Name, kind.Name(), leader.Name)
-	return errors.Join(g.everyoneWrites(ctx, "led by "+joined.Name), g.sameMembers(ctx))
+	logStep("%s (%s) has joined, %s has left", joined.Name, kind.Name(), leader.Name)
+	return errors.Join(g.eachMemberWrites(ctx, "led by "+joined.Name), g.sameMembers(ctx))
 }
 
-// learns checks that a learner serves serializable reads and refuses linearizable ones.
-func learns(ctx context.Context, m *cluster.Member) error {
+// checkLearner checks that a learner serves serializable reads and refuses linearizable ones.
+func checkLearner(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		if _, err := client.Get(ctx, "k", clientv3.WithSerializable()); err != nil {
 			return fmt.Errorf("a learner's own read: %w", err)
@@ -108,7 +108,7 @@ func (g *group) sameMembers(ctx context.Context) error {
 
 // memberList returns a member's own, serializable view of the member list.
 func memberList(ctx context.Context, m *cluster.Member) (string, error) {
-	said := ""
+	text := ""
 	err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		list, err := client.MemberList(ctx, clientv3.WithSerializable())
 		if err != nil {
@@ -116,9 +116,9 @@ func memberList(ctx context.Context, m *cluster.Member) (string, error) {
 		}
 		slices.SortFunc(list.Members, func(a, b *pb.Member) int { return cmp.Compare(a.ID, b.ID) })
 		for _, known := range list.Members {
-			said += fmt.Sprintf("%x %s %v %v %v\n", known.ID, known.Name, known.PeerURLs, known.ClientURLs, known.IsLearner)
+			text += fmt.Sprintf("%x %s %v %v %v\n", known.ID, known.Name, known.PeerURLs, known.ClientURLs, known.IsLearner)
 		}
 		return nil
 	})
-	return said, err
+	return text, err
 }

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// readPatience is longer than a server's own request timeout.
-	readPatience = 12 * time.Second
+	// readRequestTimeout is longer than a server's own request timeout.
+	readRequestTimeout = 12 * time.Second
 	// between is the time between two replacements.
 	between = 500 * time.Millisecond
 )
@@ -21,21 +21,21 @@ var fewEntries = []string{"--snapshot-count=200", "--snapshot-catchup-entries=50
 // replace turns a cluster of etcd into one of Bowline and back, member by member, under load: once
 // in place on the same data directories, once by removing members and adding new ones.
 func replace(ctx context.Context, c *config) (string, error) {
-	said := ""
+	summary := ""
 	for _, way := range []struct {
 		name    string
 		replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error
 	}{{"in place", (*replacing).inPlace}, {"by others", (*replacing).byAnother}} {
-		l, err := c.thereAndBack(ctx, way.replace)
+		l, err := c.replaceAllTwice(ctx, way.replace)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", way.name, err)
 		}
-		if said != "" {
-			said += "; "
+		if summary != "" {
+			summary += "; "
 		}
-		said += fmt.Sprintf("%s: %v", way.name, l)
+		summary += fmt.Sprintf("%s: %v", way.name, l)
 	}
-	return said, nil
+	return summary, nil
 }
 
 // replacing is a cluster under replacement with its clients.
@@ -44,14 +44,14 @@ type replacing struct {
 	load *clientLoad
 }
 
-// atWork runs do on a cluster of these programs under load, and checks the history.
-func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*clientLoad, error) {
+// underLoad runs do on a cluster of these programs under load, and checks the history.
+func (c *config) underLoad(ctx context.Context, programs []*cluster.Binary, do func(*replacing) error) (*clientLoad, error) {
 	g, err := c.startGroup(ctx, programs, fewEntries...)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	l, err := g.startLoad(ctx, readPatience)
+	l, err := g.startLoad(ctx, readRequestTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -67,10 +67,10 @@ func (c *config) atWork(ctx context.Context, programs []*cluster.Binary, do func
 	return l, g.discard()
 }
 
-func (c *config) thereAndBack(
+func (c *config) replaceAllTwice(
 	ctx context.Context, replace func(*replacing, context.Context, *cluster.Member, *cluster.Binary) error,
 ) (*clientLoad, error) {
-	return c.atWork(ctx, c.mix(0, 3), func(r *replacing) error {
+	return c.underLoad(ctx, c.mix(0, 3), func(r *replacing) error {
 		for _, program := range []*cluster.Binary{c.ours, c.theirs} {
 			for range 3 {
 				// The oldest member goes first; its replacement is the youngest.
@@ -82,7 +82,7 @@ func (c *config) thereAndBack(
 					copy(r.members, r.members[1:])
 					r.members[i] = m
 				}
-				tell("%s is replaced by %s", m.Name, program.Name())
+				logStep("%s is replaced by %s", m.Name, program.Name())
 				time.Sleep(between)
 			}
 		}
@@ -108,7 +108,7 @@ func (r *replacing) byAnother(ctx context.Context, m *cluster.Member, by *cluste
 	if err := joined.Ready(ctx); err != nil {
 		return err
 	}
-	if err := r.load.attend(joined); err != nil {
+	if err := r.load.startClients(joined); err != nil {
 		return err
 	}
 	return r.load.retire(m, func() error { return r.remove(ctx, m, via) })

@@ -26,15 +26,15 @@ func secure(ctx context.Context, c *config) (string, error) {
 			"of their own":     {"--peer-auto-tls"},
 		} {
 			programs := c.mix(bits, 3)
-			if err := c.everyoneLeadsSecurely(ctx, programs, flags); err != nil {
-				return "", fmt.Errorf("%s, certificates %s: %w", spelt(programs), how, err)
+			if err := c.eachMemberLeadsOverTLS(ctx, programs, flags); err != nil {
+				return "", fmt.Errorf("%s, certificates %s: %w", programNames(programs), how, err)
 			}
 		}
 	}
-	return "two mixes of three, with certificates of three kinds, each member of each has led", c.strangerIsTurnedAway(ctx, signed)
+	return "two mixes of three, with certificates of three kinds, each member of each has led", c.rejectsUntrustedPeer(ctx, signed)
 }
 
-func (c *config) everyoneLeadsSecurely(ctx context.Context, programs []*cluster.Binary, flags []string) error {
+func (c *config) eachMemberLeadsOverTLS(ctx context.Context, programs []*cluster.Binary, flags []string) error {
 	g, err := c.startSecurely(ctx, programs, func(int) []string { return flags })
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *config) everyoneLeadsSecurely(ctx context.Context, programs []*cluster.
 	if err := g.settle(ctx); err != nil {
 		return err
 	}
-	return g.everyoneLeads(ctx)
+	return g.eachMemberLeads(ctx)
 }
 
 // startSecurely starts members with TLS between peers and no proxy in between.
@@ -68,9 +68,9 @@ func (c *config) startSecurely(ctx context.Context, programs []*cluster.Binary, 
 	return g, nil
 }
 
-// strangerIsTurnedAway starts one of three members with a self-signed certificate: the others must
+// rejectsUntrustedPeer starts one of three members with a self-signed certificate: the others must
 // work without it.
-func (c *config) strangerIsTurnedAway(ctx context.Context, signed []string) error {
+func (c *config) rejectsUntrustedPeer(ctx context.Context, signed []string) error {
 	for _, stranger := range []int{0, 1} {
 		g, err := c.startSecurely(ctx, []*cluster.Binary{c.ours, c.theirs, c.ours}, func(i int) []string {
 			if i == stranger {

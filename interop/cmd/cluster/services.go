@@ -30,21 +30,31 @@ func services(ctx context.Context, c *config) (string, error) {
 		for _, service := range []struct {
 			name string
 			ask  func(*group, context.Context, *cluster.Member) error
+			// repeatable is set if all requests may be repeated after an election.
+			repeatable bool
 		}{
-			{"leases", (*group).leases}, {"expiry", (*group).expiry}, {"users", (*group).users}, {"watches", (*group).watches},
-			{"downgrades", (*group).downgrades}, {"pages", (*group).pages},
+			{"leases", (*group).leases, true}, {"expiry", (*group).expiry, true}, {"users", (*group).users, false},
+			{"watches", (*group).watches, false}, {"downgrades", (*group).downgrades, false}, {"pages", (*group).pages, true},
+			{"hashes", (*group).hashes, true},
 		} {
-			if err := service.ask(g, ctx, leader); err != nil {
+			ask, send := func(ctx context.Context) error { return service.ask(g, ctx, leader) }, once
+			if service.repeatable {
+				send = g.acrossElection
+			}
+			if err := send(ctx, ask); err != nil {
 				return "", fmt.Errorf("%s leads, %s: %w", leader.Binary().Name(), service.name, err)
 			}
-			tell("%s leads: %s", leader.Binary().Name(), service.name)
+			logStep("%s leads: %s", leader.Binary().Name(), service.name)
 		}
 	}
-	if err := g.sound(ctx); err != nil {
+	if err := g.checkIdle(ctx); err != nil {
 		return "", err
 	}
-	return "leases, expiry, users, watches across leaders, downgrades and pages, with a leader of each kind", g.discard()
+	return "leases, expiry, users, watches across leaders, downgrades, pages and hashes, with a leader of each kind", g.discard()
 }
+
+// once sends requests that must not be repeated.
+func once(ctx context.Context, request func(context.Context) error) error { return request(ctx) }
 
 // leases grants a lease through each member; every other member keeps it alive, reports its TTL and
 // revokes it.
@@ -65,7 +75,7 @@ func (g *group) leases(ctx context.Context, _ *cluster.Member) error {
 		if err != nil {
 			return err
 		}
-		if err := kept(ctx, other, id); err != nil {
+		if err := keepLeaseAlive(ctx, other, id); err != nil {
 			return fmt.Errorf("granted by %s: %w", granter.Name, err)
 		}
 		err = third.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -82,8 +92,8 @@ func (g *group) leases(ctx context.Context, _ *cluster.Member) error {
 	return nil
 }
 
-// kept keeps a lease alive through a member and reads its TTL there.
-func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
+// keepLeaseAlive keeps a lease alive through a member and reads its TTL there.
+func keepLeaseAlive(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		for range 3 {
 			alive, err := client.KeepAliveOnce(ctx, id)
@@ -94,12 +104,12 @@ func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 				return fmt.Errorf("kept alive for %d s through %s", alive.TTL, m.Name)
 			}
 		}
-		told, err := client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
+		response, err := client.TimeToLive(ctx, id, clientv3.WithAttachedKeys())
 		if err != nil {
 			return fmt.Errorf("TTL from %s: %w", m.Name, err)
 		}
-		if told.GrantedTTL != 60 || told.TTL < 50 || len(told.Keys) != 1 || string(told.Keys[0]) != "leased" {
-			return fmt.Errorf("%s reports %d of %d s, keys %q", m.Name, told.TTL, told.GrantedTTL, told.Keys)
+		if response.GrantedTTL != 60 || response.TTL < 50 || len(response.Keys) != 1 || string(response.Keys[0]) != "leased" {
+			return fmt.Errorf("%s reports %d of %d s, keys %q", m.Name, response.TTL, response.GrantedTTL, response.Keys)
 		}
 		_, err = client.KeepAliveOnce(ctx, id+1)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -113,7 +123,7 @@ func kept(ctx context.Context, m *cluster.Member, id clientv3.LeaseID) error {
 func (g *group) expiry(ctx context.Context, leader *cluster.Member) error {
 	via := g.others(leader)[0]
 	err := via.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		granted, err := client.Grant(ctx, 2)
+		granted, err := client.Grant(ctx, 5)
 		if err == nil {
 			_, err = client.Put(ctx, "expiring", "x", clientv3.WithLease(granted.ID))
 		}
@@ -153,11 +163,11 @@ func (g *group) users(ctx context.Context, leader *cluster.Member) error {
 	}
 	// A read through each member waits until it has applied the change.
 	for _, m := range g.members {
-		if err := g.guarded(ctx, m); err != nil {
+		if err := g.checkPermissions(ctx, m); err != nil {
 			return fmt.Errorf("through %s: %w", m.Name, err)
 		}
 	}
-	return g.others(leader)[1].DoAs(ctx, "root", secret, func(ctx context.Context, client *clientv3.Client) error {
+	err := g.others(leader)[1].DoAs(ctx, "root", secret, func(ctx context.Context, client *clientv3.Client) error {
 		_, err := client.AuthDisable(ctx)
 		for _, name := range []string{"root", reader} {
 			_, gone := client.UserDelete(ctx, name)
@@ -166,6 +176,11 @@ func (g *group) users(ctx context.Context, leader *cluster.Member) error {
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	// Until a member has applied AuthDisable, it refuses anonymous requests.
+	return g.settle(ctx)
 }
 
 // lock creates root and a user with read permission on one key, and enables auth.
@@ -185,7 +200,7 @@ func lock(ctx context.Context, client *clientv3.Client) error {
 	return err
 }
 
-func (g *group) guarded(ctx context.Context, m *cluster.Member) error {
+func (g *group) checkPermissions(ctx context.Context, m *cluster.Member) error {
 	// A member that is about to apply AuthEnable may still serve anonymous requests.
 	err := cluster.Until(ctx, "anonymous requests to be refused", func(ctx context.Context) error {
 		return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
@@ -231,7 +246,7 @@ func (g *group) watches(ctx context.Context, leader *cluster.Member) error {
 	for _, next := range append(g.others(leader), leader) {
 		for _, m := range g.members {
 			writes++
-			if err := put(ctx, m, "watched", fmt.Sprint(writes)); err != nil {
+			if err := g.put(ctx, m, "watched", fmt.Sprint(writes)); err != nil {
 				return err
 			}
 		}
@@ -240,26 +255,29 @@ func (g *group) watches(ctx context.Context, leader *cluster.Member) error {
 		}
 	}
 	for i, channel := range channels {
-		if err := heard(ctx, channel, writes); err != nil {
+		if err := waitForEvents(ctx, channel, writes); err != nil {
 			return fmt.Errorf("watch at %s: %w", g.members[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// heard expects events with the values from 1 to last.
-func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// eventsWithin bounds the time until a watcher has got all events.
+const eventsWithin = 30 * time.Second
+
+// waitForEvents expects events with the values from 1 to last.
+func waitForEvents(ctx context.Context, channel clientv3.WatchChan, last int) error {
+	ctx, cancel := context.WithTimeout(ctx, eventsWithin)
 	defer cancel()
 	for next := 1; next <= last; {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("got %d of %d events", next-1, last)
-		case told := <-channel:
-			if told.Err() != nil {
-				return told.Err()
+		case response := <-channel:
+			if response.Err() != nil {
+				return response.Err()
 			}
-			for _, event := range told.Events {
+			for _, event := range response.Events {
 				if string(event.Kv.Value) != fmt.Sprint(next) {
 					return fmt.Errorf("got the event %s, not %d", event.Kv.Value, next)
 				}
@@ -273,6 +291,11 @@ func heard(ctx context.Context, channel clientv3.WatchChan, last int) error {
 // downgrades checks that all members agree on a possible, an impossible and a canceled downgrade.
 func (g *group) downgrades(ctx context.Context, _ *cluster.Member) error {
 	for _, m := range g.members {
+		// While a downgrade is enabled, the leader lowers the cluster version at its next check, and
+		// raises it again at one after the cancellation. A lowered version permits no downgrade to 3.6.
+		if err := g.ofVersion(ctx, "3.7.0"); err != nil {
+			return err
+		}
 		err := m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 			valid, err := client.Downgrade(ctx, clientv3.DowngradeValidate, "3.6.0")
 			if err != nil || valid.Version != "3.7" {
@@ -323,24 +346,24 @@ func (g *group) pages(ctx context.Context, _ *cluster.Member) error {
 	}
 	var first [3]string
 	for i, m := range g.members {
-		var said [3]string
+		var answers [3]string
 		var errs [4]error
-		said[0], errs[0] = fetch(ctx, m.PeerURL+"/members")
-		said[1], errs[1] = fetch(ctx, m.PeerURL+"/version")
-		said[2], errs[2] = peerHash(ctx, m)
+		answers[0], errs[0] = fetch(ctx, m.PeerURL+"/members")
+		answers[1], errs[1] = fetch(ctx, m.PeerURL+"/version")
+		answers[2], errs[2] = peerHash(ctx, m)
 		_, errs[3] = fetch(ctx, m.ClientURL()+"/health")
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
 		// The order of the member list is unspecified.
-		if said[0], errs[0] = sorted(said[0]); errs[0] != nil {
+		if answers[0], errs[0] = sorted(answers[0]); errs[0] != nil {
 			return errs[0]
 		}
 		if i == 0 {
-			first = said
+			first = answers
 		}
-		if said != first {
-			return fmt.Errorf("%s responds\n%q\nnot\n%q", m.Name, said, first)
+		if answers != first {
+			return fmt.Errorf("%s responds\n%q\nnot\n%q", m.Name, answers, first)
 		}
 	}
 	return nil
@@ -375,15 +398,15 @@ func peerHash(ctx context.Context, m *cluster.Member) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var told struct {
+	var response struct {
 		Header struct{ Revision int64 }
 		Hash   uint32
 	}
-	if err := json.Unmarshal(body, &told); err != nil || answer.StatusCode != http.StatusOK {
+	if err := json.Unmarshal(body, &response); err != nil || answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("hash of %s: %s: %q, %w", m.Name, answer.Status, body, err)
 	}
-	if told.Hash == 0 {
+	if response.Hash == 0 {
 		return "", fmt.Errorf("hash of %s: %q", m.Name, body)
 	}
-	return fmt.Sprintf("%d at %d", told.Hash, told.Header.Revision), nil
+	return fmt.Sprintf("%d at %d", response.Hash, response.Header.Revision), nil
 }

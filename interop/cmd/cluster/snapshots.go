@@ -21,7 +21,7 @@ const missed = 500
 // snapshots lets a leader of each program send a snapshot to a follower of the other that was
 // killed or cut off.
 func snapshots(ctx context.Context, c *config) (string, error) {
-	said := []string{}
+	results := []string{}
 	for _, leader := range []*cluster.Binary{c.ours, c.theirs} {
 		follower := c.other(leader)
 		for _, absence := range []struct {
@@ -36,10 +36,10 @@ func snapshots(ctx context.Context, c *config) (string, error) {
 				}
 				worst = max(worst, took)
 			}
-			said = append(said, fmt.Sprintf("%s from %s, %s, after %.1f s", follower.Name(), leader.Name(), absence.name, worst.Seconds()))
+			results = append(results, fmt.Sprintf("%s from %s, %s, after %.1f s", follower.Name(), leader.Name(), absence.name, worst.Seconds()))
 		}
 	}
-	return strings.Join(said, "; "), nil
+	return strings.Join(results, "; "), nil
 }
 
 func (c *config) other(program *cluster.Binary) *cluster.Binary {
@@ -54,15 +54,15 @@ func killed(_ context.Context, g *group, m *cluster.Member) (func() error, error
 }
 
 func cutOff(_ context.Context, g *group, m *cluster.Member) (func() error, error) {
-	g.net.Set(apart(m.Name))
+	g.net.Set(isolated(m.Name))
 	return func() error {
 		g.net.Heal()
 		return nil
 	}, nil
 }
 
-// apart cuts all links to and from a member.
-func apart(name string) links.Rule {
+// isolated cuts all links to and from a member.
+func isolated(name string) links.Rule {
 	return func(from, to string) links.State {
 		if (from == name) != (to == name) {
 			return links.Cut
@@ -91,11 +91,11 @@ func (c *config) caughtUp(
 	if err != nil {
 		return 0, err
 	}
-	tell("%s caught up after %s", follower.Name(), took)
-	if err := g.everyoneWrites(ctx, "after"); err != nil {
+	logStep("%s caught up after %s", follower.Name(), took)
+	if err := g.eachMemberWrites(ctx, "after"); err != nil {
 		return 0, err
 	}
-	if err := g.sound(ctx); err != nil {
+	if err := g.checkIdle(ctx); err != nil {
 		return 0, err
 	}
 	return took, g.discard()
@@ -124,24 +124,39 @@ func (g *group) fallsBehind(
 		return 0, err
 	}
 	took := time.Since(begun)
-	after, err := received(ctx, behind)
-	if err == nil && after <= before {
-		err = fmt.Errorf("%s has received no snapshot", behind.Name)
-	}
-	return took, err
+	// etcd counts a snapshot only after it has handed it to raft.
+	return took, cluster.Until(ctx, behind.Name+" to count a snapshot", func(ctx context.Context) error {
+		after, err := received(ctx, behind)
+		if err == nil && after <= before {
+			err = fmt.Errorf("%s has received no snapshot", behind.Name)
+		}
+		return err
+	})
 }
 
-// fill puts 200 keys in turn.
+// fill puts 200 keys in turn. After an election it continues with the put that failed.
 func (g *group) fill(ctx context.Context, via *cluster.Member, count int) error {
-	return via.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		for i := range count {
-			value := strings.Repeat(fmt.Sprintf("%d ", i), 100)
-			if _, err := client.Put(ctx, fmt.Sprintf("filled/%03d", i%200), value); err != nil {
-				return fmt.Errorf("put %d of %d: %w", i, count, err)
+	filled := 0
+	return g.acrossElection(ctx, func(ctx context.Context) error {
+		client, err := via.Client("", "")
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		for ; filled < count; filled++ {
+			if err := fillOne(ctx, client, filled); err != nil {
+				return fmt.Errorf("put %d of %d: %w", filled, count, err)
 			}
 		}
 		return nil
 	})
+}
+
+func fillOne(ctx context.Context, client *clientv3.Client, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	_, err := client.Put(ctx, fmt.Sprintf("filled/%03d", i%200), strings.Repeat(fmt.Sprintf("%d ", i), 100))
+	return err
 }
 
 var receivedLine = regexp.MustCompile(`(?m)^etcd_network_snapshot_receive_success\{[^}]*\} (\d+)$`)

@@ -37,9 +37,9 @@ func column(rounds [][]figure, i int) []float64 {
 }
 
 func spread(values []float64, unit string) string {
-	said := fmt.Sprintf("%s %s", stats.Digits(stats.Median(values)), unit)
+	text := fmt.Sprintf("%s %s", stats.Digits(stats.Median(values)), unit)
 	if len(values) > 1 {
-		said += fmt.Sprintf(" (%s .. %s)", stats.Digits(slices.Min(values)), stats.Digits(slices.Max(values)))
+		text += fmt.Sprintf(" (%s .. %s)", stats.Digits(slices.Min(values)), stats.Digits(slices.Max(values)))
 	}
-	return said
+	return text
 }

@@ -53,7 +53,7 @@ func main() {
 	var e effort
 	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
 	bowline := flag.String("bowline", "../target/release/bowline", "our server")
-	dir := flag.String("dir", os.TempDir(), "folder on the disk to measure")
+	dir := flag.String("dir", os.TempDir(), "directory on the disk to measure")
 	only := flag.String("only", "", "comma-separated cases to run; all if empty")
 	flag.IntVar(&e.rounds, "rounds", 3, "number of runs of each case with each server")
 	seconds := flag.Float64("seconds", 5, "duration of the measurement of puts")

@@ -28,8 +28,8 @@ const (
 	fillers = 64
 	// largeBytes is the size of the values in a snapshot.
 	largeBytes = 64 << 10
-	// failoverPatience bounds each put during a failover, and so the precision of the measurement.
-	failoverPatience = 50 * time.Millisecond
+	// failoverPutTimeout bounds each put during a failover, and so the precision of the measurement.
+	failoverPutTimeout = 50 * time.Millisecond
 	// startPoll is the polling interval for a starting member.
 	startPoll = 5 * time.Millisecond
 )
@@ -37,31 +37,31 @@ const (
 // putBy runs this many clients, spread evenly over all members, in a closed loop of puts.
 func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) {
 	return func(ctx context.Context, t *three, e effort) ([]figure, error) {
-		asked, hangUp, err := t.connections()
+		kvClients, closeAll, err := t.connections()
 		if err != nil {
 			return nil, err
 		}
-		defer hangUp()
+		defer closeAll()
 		var measuring, done atomic.Bool
 		latencies := make([][]time.Duration, clients)
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range clients {
 			group.Go(func() error {
 				var err error
-				latencies[i], err = putAll(ctx, asked[i%len(asked)], i, &measuring, &done)
+				latencies[i], err = putAll(ctx, kvClients[i%len(kvClients)], i, &measuring, &done)
 				return err
 			})
 		}
 		var before, after time.Duration
 		var errs [2]error
 		time.Sleep(e.warm)
-		before, errs[0] = t.processorTime()
+		before, errs[0] = t.cpuTime()
 		measuring.Store(true)
 		begun := time.Now()
 		time.Sleep(e.measure)
 		measuring.Store(false)
 		took := time.Since(begun)
-		after, errs[1] = t.processorTime()
+		after, errs[1] = t.cpuTime()
 		done.Store(true)
 		if err := errors.Join(group.Wait(), errs[0], errs[1]); err != nil {
 			return nil, err
@@ -73,9 +73,9 @@ func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) 
 		name := fmt.Sprintf("put, %d clients", clients)
 		return []figure{
 			{name, float64(len(all)) / took.Seconds(), "/s"},
-			microseconds(name+", processor time each", (after-before)/time.Duration(max(1, len(all)))),
-			milliseconds(name+", half within", stats.Percentile(all, 0.5)),
-			milliseconds(name+", 99 of 100 within", stats.Percentile(all, 0.99)),
+			microseconds(name+": CPU time per request", (after-before)/time.Duration(max(1, len(all)))),
+			milliseconds(name+": median", stats.Percentile(all, 0.5)),
+			milliseconds(name+": 99th percentile", stats.Percentile(all, 0.99)),
 		}, nil
 	}
 }
@@ -84,7 +84,7 @@ func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) 
 func (t *three) connections() ([]pb.KVClient, func(), error) {
 	var clients []pb.KVClient
 	var open []*grpc.ClientConn
-	hangUp := func() {
+	closeAll := func() {
 		for _, conn := range open {
 			conn.Close()
 		}
@@ -93,14 +93,14 @@ func (t *three) connections() ([]pb.KVClient, func(), error) {
 		for _, m := range t.members {
 			conn, err := grpc.NewClient(m.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
-				hangUp()
+				closeAll()
 				return nil, nil, err
 			}
 			open = append(open, conn)
 			clients = append(clients, pb.NewKVClient(conn))
 		}
 	}
-	return clients, hangUp, nil
+	return clients, closeAll, nil
 }
 
 // putAll puts until it is stopped, and returns the latencies of the puts that ended in the measured
@@ -141,7 +141,7 @@ func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 			m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 				for ctx.Err() == nil {
 					after := killed.Load()
-					asking, cancel := context.WithTimeout(ctx, failoverPatience)
+					asking, cancel := context.WithTimeout(ctx, failoverPutTimeout)
 					_, err := client.Put(asking, "failover", "x")
 					cancel()
 					if err == nil && after {

@@ -85,8 +85,8 @@ func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, e
 	return answer, err
 }
 
-// processorTime returns the processor time of all members so far.
-func (t *three) processorTime() (time.Duration, error) {
+// cpuTime returns the CPU time of all members so far.
+func (t *three) cpuTime() (time.Duration, error) {
 	var total time.Duration
 	for _, m := range t.members {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.Process()))

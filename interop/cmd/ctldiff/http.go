@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// asks follows no redirects, since a redirect is part of the response.
-var asks = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// noRedirects follows no redirects, since a redirect is part of the response.
+var noRedirects = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // request sends an HTTP request: method, path, optional headers such as @Accept:text/plain, and an
 // optional body.
 func request(ctx context.Context, endpoint string, words []string) answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	if len(words) < 2 {
 		return answer{failed: fmt.Errorf("expected http METHOD PATH, got %q", words)}
@@ -34,7 +34,7 @@ func request(ctx context.Context, endpoint string, words []string) answer {
 		return answer{failed: err}
 	}
 	r.Header = headers
-	response, err := asks.Do(r)
+	response, err := noRedirects.Do(r)
 	if err != nil {
 		return answer{failed: err}
 	}

@@ -73,15 +73,15 @@ func (s *side) attend(statement script.Statement, words []string) answer {
 		if statement.Verb == script.End {
 			j.interrupt()
 		}
-		said := j.join()
+		result := j.join()
 		statement.Words = j.words
-		return s.normalAnswer(statement, said)
+		return s.normalAnswer(statement, result)
 	}
 }
 
 // await waits for a text in the output, behind the text of the previous await.
 func (j *job) await(text string) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(commandTimeout)
 	for !j.has(text) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("timed out waiting for %q; output so far:\n%s%s", text, &j.out, &j.err)
@@ -130,7 +130,7 @@ func (j *job) printed() int {
 func (j *job) join() answer {
 	select {
 	case <-j.exited:
-	case <-time.After(patience):
+	case <-time.After(commandTimeout):
 		j.kill()
 		return answer{failed: fmt.Errorf("the command does not exit; output so far:\n%s%s", &j.out, &j.err)}
 	}

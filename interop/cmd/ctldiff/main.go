@@ -40,7 +40,7 @@ func main() {
 	ours := flag.String("ours", "", "our server")
 	bothEtcd := flag.Bool("both-etcd", false, "compare with a second etcd instead")
 	plant := flag.String("plant", "", "name of a falsification to plant in results, or all")
-	flag.StringVar(&c.tools, "tools", "bin", "folder with etcdctl and etcdutl")
+	flag.StringVar(&c.tools, "tools", "bin", "directory with etcdctl and etcdutl")
 	flag.BoolVar(&c.verbose, "verbose", false, "print every statement and etcd's result")
 	flag.Parse()
 	if (*ours == "") != *bothEtcd || flag.NArg() == 0 {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // messages maps the first words of a command to the message that it prints with
@@ -49,7 +49,7 @@ func readable(words []string, out string) string {
 		if err := proto.Unmarshal([]byte(out), message); err != nil {
 			return "no message: " + err.Error() + "\n" + out
 		}
-		return machine.Text(message) + unknown(message)
+		return target.Text(message) + unknown(message)
 	}
 	return out
 }

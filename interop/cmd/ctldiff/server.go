@@ -51,7 +51,7 @@ func (s *side) begin(ctx context.Context, flags []string) error {
 	if err := c.Start(ctx, flags...); err != nil {
 		return err
 	}
-	s.learnPlaces()
+	s.learnAddresses()
 	return s.cluster.Members[0].Ready(ctx)
 }
 
@@ -63,13 +63,18 @@ func (s *side) on(ctx context.Context, dir string) error {
 		return err
 	}
 	s.cluster = c
-	s.learnPlaces()
+	if err := c.Settle(ctx); err != nil {
+		return err
+	}
+	s.learnAddresses()
 	return s.cluster.Members[0].Ready(ctx)
 }
 
-func (s *side) learnPlaces() {
+// learnAddresses learns the addresses and ids of the server.
+func (s *side) learnAddresses() {
 	m := s.cluster.Members[0]
 	s.names["endpoint"], s.names["peer"] = m.Endpoint(), m.PeerURL
 	s.names["member"] = fmt.Sprintf("%x", m.ID)
-	s.normal.Places(m.Endpoint(), "<client>", m.PeerURL, "<peer>", s.dir, "<dir>")
+	s.normal.Know(s.cluster.ID, m.ID)
+	s.normal.ReplaceTexts(m.Endpoint(), "<client>", m.PeerURL, "<peer>", s.dir, "<dir>")
 }

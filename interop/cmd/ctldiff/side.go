@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	// patience bounds the run time of a command.
-	patience = 40 * time.Second
+	// commandTimeout bounds the run time of a command.
+	commandTimeout = 40 * time.Second
 	// between is the polling interval.
 	between = 50 * time.Millisecond
 )
@@ -29,7 +30,7 @@ const (
 type side struct {
 	binary *cluster.Binary
 	tools  string
-	// dir holds a folder for the server and the folder "files" for the commands.
+	// dir holds a directory for the server and the directory "files" for the commands.
 	dir     string
 	cluster *cluster.Cluster
 	normal  *normal.Normal
@@ -84,15 +85,25 @@ func (s *side) do(ctx context.Context, statement script.Statement) answer {
 	case script.Until:
 		return answer{failed: s.until(ctx, words, statement.Text)}
 	default:
-		said := s.command(ctx, statement.Verb, words, s.expand(statement.Stdin))
+		result := s.command(ctx, statement.Verb, words, s.expand(statement.Stdin))
 		if statement.Name != "" {
-			s.names[statement.Name] = normal.FirstID(said.out)
-			if s.names[statement.Name] == "" && said.failed == nil {
-				said.failed = fmt.Errorf("found no id in %s", said)
+			if err := s.nameID(statement.Name, result.out); err != nil && result.failed == nil {
+				result.failed = fmt.Errorf("%w in %s", err, result)
 			}
 		}
-		return s.normalAnswer(statement, said)
+		return s.normalAnswer(statement, result)
 	}
+}
+
+// nameID gives the first id in a text a name.
+func (s *side) nameID(name, text string) error {
+	s.names[name] = normal.FirstID(text)
+	id, err := strconv.ParseUint(s.names[name], 16, 64)
+	if err != nil {
+		return errors.New("found no id")
+	}
+	s.normal.Know(id)
+	return nil
 }
 
 // expand substitutes the variables of a script.
@@ -106,27 +117,27 @@ func (s *side) expand(text string) string {
 	})
 }
 
-func (s *side) normalAnswer(statement script.Statement, said answer) answer {
-	said.out = readable(statement.Words, said.out)
-	s.plant.falsify(statement, &said)
-	said.out = s.normal.Text(statement.Words, said.out)
-	said.err = s.normal.Text(statement.Words, said.err)
+func (s *side) normalAnswer(statement script.Statement, result answer) answer {
+	result.out = readable(statement.Words, result.out)
+	s.plant.falsify(statement, &result)
+	result.out = s.normal.Text(statement.Words, result.out)
+	result.err = s.normal.Text(statement.Words, result.err)
 	if statement.Unordered {
-		said.out = normal.Unordered(said.out)
+		result.out = normal.Unordered(result.out)
 	}
-	return said
+	return result
 }
 
 // command runs etcdctl or etcdutl until it exits.
 func (s *side) command(ctx context.Context, verb script.Verb, words []string, stdin string) answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	run := s.process(ctx, verb, words)
 	var out, err bytes.Buffer
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(stdin), &out, &err
 	ended := run.Run()
 	if ctx.Err() != nil {
-		return answer{failed: fmt.Errorf("timed out after %s; output so far:\n%s%s", patience, &out, &err)}
+		return answer{failed: fmt.Errorf("timed out after %s; output so far:\n%s%s", commandTimeout, &out, &err)}
 	}
 	code, failed := exitCode(ended)
 	return answer{code: code, out: out.String(), err: err.String(), failed: failed}
@@ -147,13 +158,13 @@ func (s *side) process(ctx context.Context, verb script.Verb, words []string) *e
 // etcdctl refuses a setting that is given by flag and by variable.
 func (s *side) environment(words []string) []string {
 	var pairs []string
-	for _, told := range [][3]string{
+	for _, variable := range [][3]string{
 		{"--endpoints", "ETCDCTL_ENDPOINTS", s.names["endpoint"]},
 		{"--dial-timeout", "ETCDCTL_DIAL_TIMEOUT", "20s"},
 		{"--command-timeout", "ETCDCTL_COMMAND_TIMEOUT", "30s"},
 	} {
-		if !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, told[0]+"=") }) {
-			pairs = append(pairs, told[1]+"="+told[2])
+		if !slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, variable[0]+"=") }) {
+			pairs = append(pairs, variable[1]+"="+variable[2])
 		}
 	}
 	return pairs
@@ -170,16 +181,16 @@ func exitCode(ended error) (int, error) {
 
 // until repeats a command until it prints a text.
 func (s *side) until(ctx context.Context, words []string, text string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	for {
-		said := s.command(ctx, script.Ctl, words, "")
-		if strings.Contains(said.out, s.expand(text)) {
+		result := s.command(ctx, script.Ctl, words, "")
+		if strings.Contains(result.out, s.expand(text)) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("timed out waiting for %q; last output: %s", text, said)
+			return fmt.Errorf("timed out waiting for %q; last output: %s", text, result)
 		case <-time.After(between):
 		}
 	}

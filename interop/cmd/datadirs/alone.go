@@ -44,8 +44,8 @@ const quota = 4 << 20
 
 var quotaFlag = fmt.Sprintf("--quota-backend-bytes=%d", quota)
 
-// crowded exceeds the quota, disarms the alarm, and exceeds it again.
-var crowded = []step{
+// overQuota exceeds the quota, disarms the alarm, and exceeds it again.
+var overQuota = []step{
 	{"fill", with(fill)},
 	{"compaction", with(compact)},
 	{"defragmentation", defragment},

@@ -28,14 +28,17 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// life is the sequence of operations that produces one directory.
-type life struct {
+// directory is the sequence of operations that produces one directory.
+type directory struct {
 	name  string
 	size  int
 	flags []string
 	steps []step
-	// asked is set if the directory is created only when it is named.
-	asked bool
+	// calm raises the election timeout, since one client's requests are not repeated after an
+	// election.
+	calm bool
+	// onlyByName is set if the directory is created only when it is named.
+	onlyByName bool
 }
 
 type step struct {
@@ -43,19 +46,19 @@ type step struct {
 	do   func(context.Context, *cluster.Cluster) error
 }
 
-var lives = []life{
+var directories = []directory{
 	{name: "busy", size: 1, flags: []string{"--snapshot-count=200"}, steps: busy},
 	{name: "killed", size: 1, flags: []string{"--snapshot-count=100"}, steps: killed},
-	{name: "quota", size: 1, flags: []string{"--snapshot-count=10000", quotaFlag}, steps: crowded},
-	{name: "three", size: 3, steps: three},
-	{name: "logged", size: 3, flags: []string{loggedEntries, quotaFlag}, steps: logged, asked: true},
+	{name: "quota", size: 1, flags: []string{"--snapshot-count=10000", quotaFlag}, steps: overQuota},
+	{name: "three", size: 3, calm: true, steps: three},
+	{name: "logged", size: 3, calm: true, flags: []string{loggedEntries, quotaFlag}, steps: logged, onlyByName: true},
 }
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("datadirs: ")
 	etcd := flag.String("etcd", "bin/etcd", "server to create the directories with")
-	out := flag.String("out", "datadirs", "folder to create the directories in")
+	out := flag.String("out", "datadirs", "parent of the data directories")
 	only := flag.String("only", "", "comma-separated names of the directories to create")
 	flag.Parse()
 
@@ -65,17 +68,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, life := range lives {
-		if named := slices.Contains(strings.Split(*only, ","), life.name); !named && (life.asked || *only != "") {
+	for _, directory := range directories {
+		if named := slices.Contains(strings.Split(*only, ","), directory.name); !named && (directory.onlyByName || *only != "") {
 			continue
 		}
-		if err := life.live(ctx, binary, filepath.Join(*out, life.name)); err != nil {
-			log.Fatalf("etcd %s, %s: %v", binary.Version.String(), life.name, err)
+		if err := directory.create(ctx, binary, filepath.Join(*out, directory.name)); err != nil {
+			log.Fatalf("etcd %s, %s: %v", binary.Version.String(), directory.name, err)
 		}
 	}
 }
 
-func (l *life) live(ctx context.Context, binary *cluster.Binary, dir string) error {
+func (l *directory) create(ctx context.Context, binary *cluster.Binary, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -84,6 +87,9 @@ func (l *life) live(ctx context.Context, binary *cluster.Binary, dir string) err
 		return err
 	}
 	defer c.Close()
+	if l.calm {
+		c.CalmDown()
+	}
 	begun := time.Now()
 	if err := c.Start(ctx, l.flags...); err != nil {
 		return err

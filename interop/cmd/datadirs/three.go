@@ -11,28 +11,25 @@ import (
 // three adds and removes members.
 var three = []step{
 	{"keys", with(func(ctx context.Context, client *clientv3.Client) error { return put(ctx, client, "key/", 60) })},
-	{"a member is added and removed", with(comeAndGo)},
-	{"a learner joins", learn},
+	{"a member is added and removed", with(addAndRemove)},
+	{"a learner joins", addLearner},
 	{"more keys", with(func(ctx context.Context, client *clientv3.Client) error { return put(ctx, client, "key/", 60) })},
 	{"agreement", func(ctx context.Context, c *cluster.Cluster) error { return c.Settle(ctx) }},
 	{"one is killed", func(_ context.Context, c *cluster.Cluster) error { return c.Members[1].Kill() }},
 	{"the others stop", stop},
 }
 
-func comeAndGo(ctx context.Context, client *clientv3.Client) error {
+func addAndRemove(ctx context.Context, client *clientv3.Client) error {
 	id, err := cluster.AddMember(ctx, func(ctx context.Context) (*clientv3.MemberAddResponse, error) {
 		return client.MemberAdd(ctx, []string{"http://127.0.0.1:1"})
 	})
 	if err != nil {
 		return err
 	}
-	return cluster.Until(ctx, "the removal of the member", func(ctx context.Context) error {
-		_, err := client.MemberRemove(ctx, id)
-		return err
-	})
+	return cluster.RemoveMember(ctx, client, id)
 }
 
-func learn(ctx context.Context, c *cluster.Cluster) error {
+func addLearner(ctx context.Context, c *cluster.Cluster) error {
 	m, err := c.Join()
 	if err != nil {
 		return err
@@ -44,6 +41,9 @@ func learn(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := cluster.Listed(ctx, c.Members, m.PeerURL); err != nil {
 		return err
 	}
 	if err := c.StartJoined(m); err != nil {

@@ -110,7 +110,7 @@ func compare(out io.Writer, theirs, ours []record) int {
 	return differences
 }
 
-// order tells which list has the smaller first record.
+// order returns which list has the smaller first record.
 func order(theirs, ours []record) int {
 	switch {
 	case len(theirs) == 0:

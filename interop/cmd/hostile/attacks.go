@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
 
@@ -18,16 +19,33 @@ type volume struct {
 // attack is an attack by unauthenticated clients.
 type attack struct {
 	name string
-	// tls starts the server with TLS.
+	// on is the attacked process, whose memory is measured: a member, or a proxy in front of one.
+	on role
+	// tls starts the member with TLS.
 	tls bool
 	// keys of this many bytes each are put first, for attacks that read.
 	keys, keyBytes int
+	// leased has these bytes in the names of the keys, which are attached to filledLease.
+	leased bool
 	// full is the volume of a measurement of both servers, brief that of a check.
 	full, brief volume
 	// growthMax bounds the growth of Bowline's memory under the brief attack, in megabytes.
 	growthMax float64
-	run       func(context.Context, *target, volume, *tally) error
+	// lasts is the shortest duration of the brief attack, for a bound that takes effect later.
+	lasts time.Duration
+	// cutMin is the least number of connections that Bowline must close under the brief attack.
+	cutMin int64
+	run    func(context.Context, *target, volume, *tally) error
 }
+
+// role is what a process of a program does.
+type role int
+
+const (
+	member role = iota
+	// proxy is a grpc-proxy. Its member is of the same program, and no client connects to that.
+	proxy
+)
 
 const (
 	// trickle is the time between two bytes of a slow attacker.
@@ -43,10 +61,30 @@ const (
 	ordinaryMax = 48
 )
 
+// filledLease is the lease of leased keys.
+const filledLease = 7
+
 const (
 	kilobyte = 1 << 10
 	megabyte = 1 << 20
 )
+
+const (
+	// unreadMax bounds the unread responses of all connections, in megabytes: 512 MiB.
+	unreadMax = 537
+	// unreadGrace is the time after which a connection with unread responses may be closed.
+	unreadGrace = 5 * time.Second
+	// waitingMax bounds the requests that wait until their client reads, in megabytes: 256 MiB.
+	waitingMax = 268
+	// unreadSlack is for everything else that connections and their responses need.
+	unreadSlack = 100
+)
+
+// unreadGrowth bounds the memory of unread responses of this size each, in megabytes. Those being
+// built come on top, two per core.
+func unreadGrowth(response float64) float64 {
+	return unreadMax + 2*float64(runtime.NumCPU())*response + unreadSlack
+}
 
 // attacks in the order in which they run and are printed.
 var attacks = []attack{
@@ -77,7 +115,12 @@ var attacks = []attack{
 	{name: "websocket", full: volume{200, 400, 0}, brief: volume{100, 200, 0}, growthMax: 96, run: websockets},
 	// Attacks that do not read responses.
 	{name: "zero-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{20, 400, 0}, brief: volume{8, 400, 0}, growthMax: 700, run: zeroWindow},
+	{name: "waiting-requests", keys: 64, keyBytes: 128 * kilobyte, full: volume{4, 400, 200 * megabyte}, brief: volume{4, 400, 200 * megabyte}, growthMax: 4*67 + waitingMax + unreadSlack, lasts: 4 * time.Second, run: waitingRequests},
+	{name: "unread-answers", keys: 400, keyBytes: 128 * kilobyte, full: volume{60, 400, 0}, brief: volume{40, 400, 0}, growthMax: unreadGrowth(53), lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadAnswers},
+	{name: "unread-lease-keys", keys: 400, keyBytes: 32 * kilobyte, leased: true, full: volume{100, 400, 0}, brief: volume{100, 400, 0}, growthMax: unreadGrowth(53), lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadLeaseKeys},
 	{name: "one-byte-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{8, 8000, 0}, brief: volume{4, 4000, 0}, growthMax: 300, run: oneByteWindow},
 	{name: "unread-pages", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 96, run: unreadPages},
 	{name: "deaf-watcher", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 128, run: deafWatcher},
+	// Attacks on a grpc-proxy.
+	{name: "unread-from-proxy", on: proxy, keys: 400, keyBytes: 32 * kilobyte, leased: true, full: volume{100, 400, 0}, brief: volume{100, 400, 0}, growthMax: unreadGrowth(27), lasts: unreadGrace + 5*time.Second, cutMin: 1, run: unreadFromProxy},
 }

@@ -133,7 +133,7 @@ func serveFigures(address, authority string) error {
 // untilServed waits until a new server has a leader.
 func untilServed(conn *grpc.ClientConn) error {
 	var err error
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < serverTimeout; time.Sleep(10 * time.Millisecond) {
 		if err = ask(conn, "first", 0); err == nil {
 			return nil
 		}

@@ -14,7 +14,7 @@ const batch = 64
 
 // flood writes frames as fast as the pace allows. Every second connection reads no responses.
 func flood(ctx context.Context, t *target, v volume, tally *tally, begin func(*session), frames func(*session)) error {
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func continuation(ctx context.Context, t *target, v volume, tally *tally) error 
 // headerBomb sends headers that are short when compressed and long when decoded, or just long.
 func headerBomb(ctx context.Context, t *target, v volume, tally *tally) error {
 	kinds := []func(*session) []byte{referred, many, long}
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err

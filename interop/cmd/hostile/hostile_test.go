@@ -8,28 +8,29 @@ import (
 )
 
 // well returns a story without violations.
-func well() *story {
+func well() *attackResult {
 	served := both{Staying: figures{Count: 1}, Coming: figures{Count: 1}}
 	calm := phase{seen: served, memory: 10, descriptors: 20}
-	return &story{quiet: calm, attack: calm, after: calm, opened: 1}
+	return &attackResult{quiet: calm, attack: calm, after: calm, opened: 3, cut: 2}
 }
 
 func TestVerdict(t *testing.T) {
-	a := attack{name: "some", growthMax: 50}
+	a := attack{name: "some", growthMax: 50, cutMin: 2}
 	if failures := well().verdict(a); failures != nil {
 		t.Fatal(failures)
 	}
-	for want, spoil := range map[string]func(*story){
-		"got 1 errors": func(s *story) { s.attack.seen.Coming.Errors = 1 },
-		"got no responses": func(s *story) {
+	for want, spoil := range map[string]func(*attackResult){
+		"got 1 errors": func(s *attackResult) { s.attack.seen.Coming.Errors = 1 },
+		"got no responses": func(s *attackResult) {
 			s.quiet.seen.Coming, s.attack.seen.Coming, s.after.seen.Coming = figures{}, figures{}, figures{}
 		},
-		"memory grew": func(s *story) { s.attack.memory = 61 },
-		"memory is":   func(s *story) { s.after.left = 10 + memorySlack + 1 },
-		"descriptors": func(s *story) { s.after.descriptors = 20 + descriptorSlack + 1 },
-		"died":        func(s *story) { s.died = true },
-		"panic":       func(s *story) { s.panicked = true },
-		"no attack":   func(s *story) { s.opened = 0 },
+		"memory grew": func(s *attackResult) { s.attack.memory = 61 },
+		"memory is":   func(s *attackResult) { s.after.left = 10 + memorySlack + 1 },
+		"descriptors": func(s *attackResult) { s.after.descriptors = 20 + descriptorSlack + 1 },
+		"died":        func(s *attackResult) { s.died = true },
+		"panic":       func(s *attackResult) { s.panicked = true },
+		"no attack":   func(s *attackResult) { s.opened = 0 },
+		"only 1":      func(s *attackResult) { s.cut = 1 },
 	} {
 		spoiled := well()
 		spoil(spoiled)
@@ -73,14 +74,19 @@ func TestMemoryExcludesMappedFiles(t *testing.T) {
 }
 
 func TestPaceLimitsTheRate(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	pace, count := newPace(200), 0
-	for pace.wait(ctx, 1) {
-		count++
+	ctx, cancel := context.WithCancel(context.Background())
+	pace, begun := newPace(200), time.Now()
+	for n := range 21 {
+		if !pace.wait(ctx, 1) {
+			t.Fatalf("permit %d was not given", n)
+		}
 	}
-	if count < 1 || count > 21 {
-		t.Error(count)
+	if took := time.Since(begun); took < 100*time.Millisecond {
+		t.Errorf("21 permits at 200 per second took only %s", took)
+	}
+	cancel()
+	if pace.wait(ctx, 1) {
+		t.Error("a permit was given after the end")
 	}
 }
 

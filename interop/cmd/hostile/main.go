@@ -1,10 +1,11 @@
-// Hostile attacks a member as any client on the network can, and measures the effect on
-// well-behaved clients: first etcd's server, then Bowline's, over loopback.
+// Hostile attacks a member, or a grpc-proxy in front of one, as any client on the network can, and
+// measures the effect on well-behaved clients: first etcd's server, then Bowline's, over loopback.
 //
 //	hostile [-etcd PROGRAM] [-bowline PROGRAM] [-only slow-headers,...] [-seconds 8]
 //	hostile -check [-bowline PROGRAM] [-only ...] [-seconds 1]
 //
-// For each attack a server starts on a new data directory. Two well-behaved clients, in their own
+// For each attack a server starts on a new data directory; attacks.go says whether a proxy in front
+// of it is attacked and measured instead. Two well-behaved clients, in their own
 // process, alternate puts and gets throughout: one over a long-lived connection, one over a new
 // connection per request. Their latencies and errors, and the server's memory and descriptors, are
 // measured in three phases:
@@ -101,13 +102,13 @@ func (p plan) run(chosen []attack) error {
 	var failures []error
 	for _, a := range chosen {
 		for _, program := range p.programs {
-			story, err := p.one(a, program)
+			attackResult, err := p.one(a, program)
 			if err != nil {
 				return fmt.Errorf("%s on %s: %w", a.name, program.name, err)
 			}
-			fmt.Println(story.row(a.name, program.name))
+			fmt.Println(attackResult.row(a.name, program.name))
 			if p.check {
-				failures = append(failures, story.verdict(a)...)
+				failures = append(failures, attackResult.verdict(a)...)
 			}
 		}
 	}
@@ -115,15 +116,15 @@ func (p plan) run(chosen []attack) error {
 }
 
 // one runs one attack on one program. It keeps the files on failure.
-func (p plan) one(a attack, program program) (*story, error) {
+func (p plan) one(a attack, program program) (*attackResult, error) {
 	folder, err := os.MkdirTemp("", "hostile-")
 	if err != nil {
 		return nil, err
 	}
-	story, err := p.tell(a, program, folder)
-	if err != nil || p.check && len(story.verdict(a)) > 0 {
+	attackResult, err := p.measureAttack(a, program, folder)
+	if err != nil || p.check && len(attackResult.verdict(a)) > 0 {
 		fmt.Fprintf(os.Stderr, "%s on %s: the log is in %s\n", a.name, program.name, folder)
-		return story, err
+		return attackResult, err
 	}
-	return story, os.RemoveAll(folder)
+	return attackResult, os.RemoveAll(folder)
 }

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// asked sends one HTTP/1 request and reads only the start of the response.
-func asked(ctx context.Context, t *target, tally *tally, write func(net.Conn) error) error {
+// sendHTTP1 sends one HTTP/1 request and reads only the start of the response.
+func sendHTTP1(ctx context.Context, t *target, tally *tally, write func(net.Conn) error) error {
 	conn, err := t.connect(ctx, tally)
 	if err != nil {
 		return err
@@ -39,8 +39,8 @@ func headerBombHTTP1(ctx context.Context, t *target, v volume, tally *tally) err
 		"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Repeat("X: y\r\n", megabyte/6) + "\r\n",
 		"GET /" + strings.Repeat("a", megabyte) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 	}
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
-		return asked(ctx, t, tally, func(conn net.Conn) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+		return sendHTTP1(ctx, t, tally, func(conn net.Conn) error {
 			_, err := io.WriteString(conn, kinds[n%len(kinds)])
 			return err
 		})
@@ -51,7 +51,7 @@ func headerBombHTTP1(ctx context.Context, t *target, v volume, tally *tally) err
 func oversizeGRPC(ctx context.Context, t *target, v volume, tally *tally) error {
 	lengths := []uint32{1<<31 - 1, 1 << 31, 1<<32 - 1}
 	paths := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch"}
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err
@@ -78,8 +78,8 @@ func oversizeGRPC(ctx context.Context, t *target, v volume, tally *tally) error 
 func oversizeJSON(ctx context.Context, t *target, v volume, tally *tally) error {
 	const begin, end = `{"key":"bG9uZw==","value":"`, `"}`
 	piece := bytes.Repeat([]byte("A"), megabyte)
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
-		return asked(ctx, t, tally, func(conn net.Conn) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+		return sendHTTP1(ctx, t, tally, func(conn net.Conn) error {
 			_, err := fmt.Fprintf(conn, "POST /v3/kv/put HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", len(begin)+v.bytes+len(end), begin)
 			for sent := 0; sent < v.bytes && err == nil; sent += len(piece) {
 				_, err = conn.Write(piece)
@@ -105,12 +105,12 @@ func deepJSON(ctx context.Context, t *target, v volume, tally *tally) error {
 	if err != nil {
 		return err
 	}
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		if n%2 == 0 {
 			return deepMessage(ctx, t, tally, pace, deep)
 		}
 		body := bodies[(n/2)%len(bodies)]
-		return asked(ctx, t, tally, func(conn net.Conn) error {
+		return sendHTTP1(ctx, t, tally, func(conn net.Conn) error {
 			_, err := fmt.Fprintf(conn, "POST /v3/kv/txn HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 			return err
 		})
@@ -173,9 +173,9 @@ func badUTF8(ctx context.Context, t *target, v volume, tally *tally) error {
 		"POST /v3/kv/put HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 25\r\nGrpc-Metadata-X: " + bad + "\r\n\r\n" + `{"key":"YQ==","v` + bad + `":`,
 		"POST /v3/auth/user/add HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 18\r\n\r\n" + `{"name":"` + bad + `"}`,
 	}
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		if n%2 == 1 {
-			return asked(ctx, t, tally, func(conn net.Conn) error {
+			return sendHTTP1(ctx, t, tally, func(conn net.Conn) error {
 				_, err := io.WriteString(conn, requests[int(tally.did.Load())%len(requests)])
 				return err
 			})
@@ -208,9 +208,9 @@ func gzipBomb(ctx context.Context, t *target, v volume, tally *tally) error {
 	if err != nil {
 		return err
 	}
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		if n%2 == 1 {
-			return asked(ctx, t, tally, func(conn net.Conn) error {
+			return sendHTTP1(ctx, t, tally, func(conn net.Conn) error {
 				_, err := fmt.Fprintf(conn, "POST /v3/kv/put HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(bomb), bomb)
 				return err
 			})

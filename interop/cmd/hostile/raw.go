@@ -124,9 +124,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// crowd runs this many attackers until the context ends. A disconnected attacker reconnects at the
-// given pace.
-func crowd(ctx context.Context, v volume, tally *tally, attacker func(ctx context.Context, pace *pace, n int) error) error {
+// runAttackers runs this many attackers until the context ends. A disconnected attacker reconnects
+// at the given pace.
+func runAttackers(ctx context.Context, v volume, tally *tally, attacker func(ctx context.Context, pace *pace, n int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pace := newPace(v.perSecond)

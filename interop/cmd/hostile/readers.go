@@ -34,14 +34,16 @@ func marshal(m proto.Message) []byte {
 }
 
 // everything returns a request for all keys that fill put.
-func everything() []byte {
-	return marshal(&pb.RangeRequest{Key: []byte("filled/"), RangeEnd: []byte("filled0")})
+func everything() []byte { return marshal(everythingRange()) }
+
+func everythingRange() *pb.RangeRequest {
+	return &pb.RangeRequest{Key: []byte("filled/"), RangeEnd: []byte("filled0")}
 }
 
 // zeroWindow requests long responses with a flow-control window of zero.
 func zeroWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	ask := everything()
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		if err != nil {
 			return err
@@ -58,10 +60,93 @@ func zeroWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	})
 }
 
+// waitingRequests has more unread responses on each connection than the server permits, and then
+// sends puts, which wait until the client reads. They have no key, so that none is executed.
+func waitingRequests(ctx context.Context, t *target, v volume, tally *tally) error {
+	ask, put := everything(), marshal(&pb.PutRequest{Value: make([]byte, megabyte)})
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+		s, err := t.session(ctx, tally, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		if err != nil {
+			return err
+		}
+		defer s.conn.Close()
+		if err := s.follow(); err != nil {
+			return err
+		}
+		for range 2 * streamsEach {
+			s.framer.WriteData(s.call("/etcdserverpb.KV/Range", false), true, ask)
+		}
+		for left := v.bytes; left > len(put); left -= len(put) {
+			id := s.call("/etcdserverpb.KV/Put", false)
+			s.windows.open(id)
+			if err := errors.Join(s.flush(), s.send(id, put)); err != nil && !errors.Is(err, errRefused) {
+				return err
+			}
+			s.framer.WriteData(id, true, nil)
+			tally.did.Add(1)
+		}
+		<-ctx.Done()
+		return s.flush()
+	})
+}
+
+// longCall is a call whose response has all keys that fill put.
+type longCall struct {
+	path string
+	ask  []byte
+}
+
+func longRange() longCall { return longCall{"/etcdserverpb.KV/Range", everything()} }
+
+// longLeaseKeys requests the keys of a lease. Their names are long, so the response is too.
+func longLeaseKeys() longCall {
+	ask := marshal(&pb.LeaseTimeToLiveRequest{ID: filledLease, Keys: true})
+	return longCall{"/etcdserverpb.Lease/LeaseTimeToLive", ask}
+}
+
+// longTxn requests the same range as longRange in a transaction.
+func longTxn() longCall {
+	read := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: everythingRange()}}
+	return longCall{"/etcdserverpb.KV/Txn", marshal(&pb.TxnRequest{Success: []*pb.RequestOp{read}})}
+}
+
+// unreadAnswers requests one very long response per connection and does not read it.
+func unreadAnswers(ctx context.Context, t *target, v volume, tally *tally) error {
+	return unread(ctx, t, v, tally, longRange())
+}
+
+// unreadLeaseKeys does so with the keys of a lease.
+func unreadLeaseKeys(ctx context.Context, t *target, v volume, tally *tally) error {
+	return unread(ctx, t, v, tally, longLeaseKeys())
+}
+
+// unreadFromProxy makes every call that a proxy answers with a long response.
+func unreadFromProxy(ctx context.Context, t *target, v volume, tally *tally) error {
+	return unread(ctx, t, v, tally, longRange(), longLeaseKeys(), longTxn())
+}
+
+// unread makes one of the calls on each connection, and does not read the response.
+func unread(ctx context.Context, t *target, v volume, tally *tally, calls ...longCall) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+		call := calls[n%len(calls)]
+		s, err := t.session(ctx, tally)
+		if err != nil {
+			return err
+		}
+		defer s.conn.Close()
+		s.framer.WriteData(s.call(call.path, false), true, call.ask)
+		if err := s.flush(); err != nil {
+			return err
+		}
+		tally.did.Add(1)
+		return held(ctx, s.conn)
+	})
+}
+
 // oneByteWindow reads long responses one byte at a time; one of its connections overflows a window.
 func oneByteWindow(ctx context.Context, t *target, v volume, tally *tally) error {
 	ask := everything()
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, n int) error {
 		s, err := t.session(ctx, tally, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
 		if err != nil {
 			return err
@@ -90,7 +175,7 @@ func oneByteWindow(ctx context.Context, t *target, v volume, tally *tally) error
 // unreadPages pipelines HTTP/1 requests for pages and reads none of the responses.
 func unreadPages(ctx context.Context, t *target, v volume, tally *tally) error {
 	asks := strings.Repeat("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 16)
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err
@@ -117,7 +202,7 @@ func deafWatcher(ctx context.Context, t *target, v volume, tally *tally) error {
 	create := marshal(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte(watchedPrefix), RangeEnd: []byte("watched0")},
 	}})
-	err := crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	err := runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err
@@ -149,7 +234,7 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 	defer conn.Close()
 	pace, value := newPace(perSecond), make([]byte, kilobyte)
 	// A put in flight completes even after the end of the attack.
-	putCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	putCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverTimeout)
 	defer cancel()
 	group, groupCtx := errgroup.WithContext(putCtx)
 	for writer := range writers {
@@ -171,7 +256,7 @@ func (t *target) write(ctx context.Context, perSecond int, tally *tally) error {
 // reads nothing.
 func websockets(ctx context.Context, t *target, v volume, tally *tally) error {
 	create := maskedFrame([]byte(`{"create_request":{"key":"YmVoYXZlcy8=","range_end":"YmVoYXZlczA="}}`))
-	return crowd(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, pace *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 
 // silence opens connections that send nothing.
 func silence(ctx context.Context, t *target, v volume, tally *tally) error {
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err
@@ -29,7 +29,7 @@ func silence(ctx context.Context, t *target, v volume, tally *tally) error {
 // slowHeaders sends the headers of a request a byte at a time: half of them of HTTP/1, half of
 // HTTP/2.
 func slowHeaders(ctx context.Context, t *target, v volume, tally *tally) error {
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		if n%2 == 0 {
 			return slowBlock(ctx, t, tally)
 		}
@@ -63,7 +63,7 @@ func slowBlock(ctx context.Context, t *target, tally *tally) error {
 // slowBodies posts endless JSON to the gateway: much at first, then a byte at a time.
 func slowBodies(ctx context.Context, t *target, v volume, tally *tally) error {
 	body := `{"key":"c2xvdw==","value":"` + strings.Repeat("A", v.bytes)
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func answeredOr(conn net.Conn, goOn func() error) error {
 func slowMessages(ctx context.Context, t *target, v volume, tally *tally) error {
 	const announced, sent = 1_500_000, 1_400_000
 	body := message(0, announced, make([]byte, sent))
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err
@@ -126,14 +126,14 @@ func halfHandshakes(ctx context.Context, t *target, v volume, tally *tally) erro
 	if err != nil {
 		return err
 	}
-	said := [][]byte{nil, hello[:len(hello)/2], hello}
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+	hellos := [][]byte{nil, hello[:len(hello)/2], hello}
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if _, err := conn.Write(said[n%len(said)]); err != nil {
+		if _, err := conn.Write(hellos[n%len(hellos)]); err != nil {
 			return err
 		}
 		return held(ctx, conn)
@@ -142,7 +142,7 @@ func halfHandshakes(ctx context.Context, t *target, v volume, tally *tally) erro
 
 // idle opens HTTP/2 connections that send the preface and nothing more.
 func idle(ctx context.Context, t *target, v volume, tally *tally) error {
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func idle(ctx context.Context, t *target, v volume, tally *tally) error {
 // full handshakes cost both sides.
 func idleTLS(ctx context.Context, t *target, v volume, tally *tally) error {
 	cache := tls.NewLRUClientSessionCache(1)
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		conn, err := t.connect(ctx, tally)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func idleTLS(ctx context.Context, t *target, v volume, tally *tally) error {
 func churn(ctx context.Context, t *target, v volume, tally *tally) error {
 	words := []string{"", "GET /health HTTP/1.1\r\n", http2.ClientPreface, http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x16\x03\x01"}
 	var turns sync.Map
-	return crowd(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		turn, _ := turns.LoadOrStore(n, new(int))
 		turned := turn.(*int)
 		*turned++

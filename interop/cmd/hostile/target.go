@@ -27,16 +27,47 @@ type target struct {
 	process      *exec.Cmd
 	log          string
 	exited       chan struct{}
+	// member is the server behind a proxy.
+	member *target
 }
 
 const (
-	// patience bounds the start and the shutdown of a server.
-	patience = 30 * time.Second
+	// serverTimeout bounds the start and the shutdown of a server.
+	serverTimeout = 30 * time.Second
 )
 
-// start runs a program on a new data directory below a folder, and waits until it accepts
-// connections.
-func start(program program, folder string, tls bool, flags ...string) (*target, error) {
+// start runs a program in a role, with new files below a directory, and waits until it accepts
+// connections. The flags are for the member.
+func start(program program, on role, folder string, tls bool, flags ...string) (*target, error) {
+	t, err := startMember(program, folder, tls, flags...)
+	if err != nil || on == member {
+		return t, err
+	}
+	return startProxy(program, folder, t)
+}
+
+// startProxy runs a grpc-proxy in front of a member without TLS.
+func startProxy(program program, folder string, behind *target) (*target, error) {
+	address, err := ports.Free()
+	if err != nil {
+		return nil, errors.Join(err, behind.stop())
+	}
+	t := &target{address: address, log: filepath.Join(folder, "proxy.log"), exited: make(chan struct{}), member: behind}
+	args := []string{
+		"grpc-proxy", "start",
+		"--endpoints=" + behind.address,
+		"--listen-addr=" + address,
+		"--advertise-client-url=" + address,
+		"--data-dir=" + filepath.Join(folder, "proxy"),
+	}
+	if err := t.launch(program.path, args); err != nil {
+		return nil, errors.Join(err, behind.stop())
+	}
+	return t, t.untilReady()
+}
+
+// startMember runs a program as the only member of a cluster.
+func startMember(program program, folder string, tls bool, flags ...string) (*target, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
 	if err := errors.Join(err, peerErr); err != nil {
@@ -89,16 +120,16 @@ func (t *target) launch(path string, args []string) error {
 
 // untilReady waits for the port. The well-behaved clients wait for the first response.
 func (t *target) untilReady() error {
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < serverTimeout; time.Sleep(20 * time.Millisecond) {
 		if t.ended() {
-			return errors.New("the server exited: " + t.lastWords())
+			return errors.New("the server exited: " + t.logTail())
 		}
 		conn, err := net.Dial("tcp", t.address)
 		if err == nil {
 			return conn.Close()
 		}
 	}
-	return errors.New("timed out waiting for the server to accept connections: " + t.lastWords())
+	return errors.New("timed out waiting for the server to accept connections: " + t.logTail())
 }
 
 func (t *target) ended() bool {
@@ -110,7 +141,16 @@ func (t *target) ended() bool {
 	}
 }
 
+// stop stops a server, and then the member behind it.
 func (t *target) stop() error {
+	err := t.stopAlone()
+	if t.member != nil {
+		err = errors.Join(err, t.member.stop())
+	}
+	return err
+}
+
+func (t *target) stopAlone() error {
 	if t.ended() {
 		return nil
 	}
@@ -120,18 +160,21 @@ func (t *target) stop() error {
 	select {
 	case <-t.exited:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(serverTimeout):
 		return errors.Join(errors.New("the server did not exit"), t.process.Process.Kill())
 	}
 }
 
-// panicked reports whether the log contains a panic.
+// died reports whether a server or the member behind it has exited.
+func (t *target) died() bool { return t.ended() || t.member != nil && t.member.died() }
+
+// panicked reports whether the log of a server, or of the member behind it, contains a panic.
 func (t *target) panicked() bool {
 	text, err := os.ReadFile(t.log)
-	return err != nil || bytes.Contains(text, []byte("panic"))
+	return err != nil || bytes.Contains(text, []byte("panic")) || t.member != nil && t.member.panicked()
 }
 
-func (t *target) lastWords() string {
+func (t *target) logTail() string {
 	text, err := os.ReadFile(t.log)
 	if err != nil {
 		return err.Error()

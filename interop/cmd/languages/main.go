@@ -14,7 +14,7 @@
 //	USERNAME   root, and PASSWORD (auth, tls-auth, jwt)
 //	READER     a user with read permission below r/, and READER_PASSWORD
 //	BRIEF      set in tls-auth and jwt: skip the steps that other modes cover
-//	WORKDIR    a folder for its files
+//	WORKDIR    a directory for its files
 //
 // It prints one line for each step, `step: result`. A line that begins with @ is a request,
 // answered with one line on its input:
@@ -78,7 +78,7 @@ func main() {
 	plant := flag.String("plant", "", "name of a falsification to plant in responses, or all")
 	languageNames := flag.String("languages", "", "languages to run, instead of all")
 	modeNames := flag.String("modes", "", "modes to run, instead of all")
-	flag.StringVar(&c.expected, "expected", "languages/expected", "folder of the expected transcripts")
+	flag.StringVar(&c.expected, "expected", "languages/expected", "directory of the expected transcripts")
 	flag.StringVar(&c.known, "known", "languages/known.txt", "file of the steps that are known to differ with our server")
 	flag.BoolVar(&c.verbose, "verbose", false, "print transcripts")
 	flag.BoolVar(&c.write, "write", false, "write the expected transcripts instead of comparing with them")
@@ -152,7 +152,7 @@ func (c *config) compare(ctx context.Context) error {
 	group.Wait()
 	close(failures)
 	close(steps)
-	c.tellLacking()
+	c.reportSkipped()
 	return c.report(failures, steps, time.Since(begun))
 }
 
@@ -187,8 +187,8 @@ func (c *config) each(run func(language, mode, server)) {
 	}
 }
 
-// tellLacking prints the skipped runs with their reasons.
-func (c *config) tellLacking() {
+// reportSkipped prints the skipped runs with their reasons.
+func (c *config) reportSkipped() {
 	for _, m := range c.modes {
 		for _, l := range c.languages {
 			if reason := l.lacks[m.name]; reason != "" {

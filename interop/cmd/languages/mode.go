@@ -19,10 +19,10 @@ const (
 	reader         = "reader"
 	readerPassword = "secret"
 	// tokenTTL is the lifetime of an unused token, in seconds. A program that cannot renew its token
-	// must not pause for that long.
-	tokenTTL = 5
+	// must not pause for that long, for example until a lease has expired.
+	tokenTTL = 20
 	// signedTTL is the lifetime of a signed token, which use does not prolong.
-	signedTTL = 2 * tokenTTL
+	signedTTL = tokenTTL
 	// tokenPause is longer than tokenTTL by one second, the precision of the server.
 	tokenPause = (tokenTTL + 1) * time.Second
 )
@@ -56,13 +56,13 @@ var modes = []mode{
 		environment: tlsEnvironment,
 		secure:      true,
 	},
-	{name: "auth", flags: authFlags, prepare: lockUp, environment: authEnvironment},
+	{name: "auth", flags: authFlags, prepare: enableAuth, environment: authEnvironment},
 	// A client without a user name acts as the user of its certificate, which has read permission.
 	{
 		name:  "tls-auth",
 		flags: func(c *certs.Files) []string { return append(tlsFlags(c), authFlags(c)...) },
 		prepare: func(ctx context.Context, m *cluster.Member) error {
-			return errors.Join(knowClient(ctx, m), lockUp(ctx, m))
+			return errors.Join(addCertificateUser(ctx, m), enableAuth(ctx, m))
 		},
 		environment: func(c *certs.Files) []string { return append(tlsEnvironment(c), authEnvironment(c)...) },
 		secure:      true,
@@ -74,7 +74,7 @@ var modes = []mode{
 		flags: func(c *certs.Files) []string {
 			return []string{fmt.Sprintf("--auth-token=jwt,pub-key=%s,priv-key=%s,sign-method=ES256,ttl=%ds", c.TokenPublic, c.TokenKey, signedTTL)}
 		},
-		prepare:     lockUp,
+		prepare:     enableAuth,
 		environment: authEnvironment,
 		brief:       true,
 	},
@@ -96,8 +96,9 @@ func authEnvironment(*certs.Files) []string {
 	return []string{"USERNAME=root", "PASSWORD=" + rootPassword, "READER=" + reader, "READER_PASSWORD=" + readerPassword}
 }
 
-// knowClient creates the user named in the client certificate, with read permission below a prefix.
-func knowClient(ctx context.Context, m *cluster.Member) error {
+// addCertificateUser creates the user named in the client certificate, with read permission below a
+// prefix.
+func addCertificateUser(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		_, userErr := client.UserAddWithOptions(ctx, certs.ClientName, "", &clientv3.UserAddOptions{NoPassword: true})
 		_, roleErr := client.RoleAdd(ctx, certs.ClientName)
@@ -107,8 +108,8 @@ func knowClient(ctx context.Context, m *cluster.Member) error {
 	})
 }
 
-// lockUp creates root and a user with read permission below a prefix, and enables auth.
-func lockUp(ctx context.Context, m *cluster.Member) error {
+// enableAuth creates root and a user with read permission below a prefix, and enables auth.
+func enableAuth(ctx context.Context, m *cluster.Member) error {
 	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		var errs [8]error
 		_, errs[0] = client.UserAdd(ctx, "root", rootPassword)
@@ -126,25 +127,28 @@ func lockUp(ctx context.Context, m *cluster.Member) error {
 // expire waits until unused tokens have expired. It tests a new token once its lifetime is over,
 // since using it earlier would renew it.
 func expire(ctx context.Context, m *cluster.Member) error {
-	return m.Do(ctx, func(ctx context.Context, client *clientv3.Client) error {
-		token, err := client.Authenticate(ctx, "root", rootPassword)
-		if err != nil {
+	client, err := m.Client("", "")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	token, err := client.Authenticate(ctx, "root", rootPassword)
+	if err != nil {
+		return err
+	}
+	withToken := metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token.Token)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(tokenPause):
+		}
+		_, err := client.Get(withToken, "r/")
+		switch {
+		case errors.Is(err, rpctypes.ErrInvalidAuthToken):
+			return nil
+		case err != nil:
 			return err
 		}
-		asked := metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token.Token)
-		for {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(tokenPause):
-			}
-			_, err := client.Get(asked, "r/")
-			switch {
-			case errors.Is(err, rpctypes.ErrInvalidAuthToken):
-				return nil
-			case err != nil:
-				return err
-			}
-		}
-	})
+	}
 }

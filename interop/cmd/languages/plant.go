@@ -106,12 +106,12 @@ func (p *plant) join(client net.Conn, address string) {
 }
 
 func (p *plant) falsify(text []byte) []byte {
-	told := bytes.ReplaceAll(text, []byte(trueValue), []byte(falseValue))
-	told = bytes.ReplaceAll(told, []byte(trueBase64), []byte(falseBase64))
-	if !bytes.Equal(told, text) {
+	falsified := bytes.ReplaceAll(text, []byte(trueValue), []byte(falseValue))
+	falsified = bytes.ReplaceAll(falsified, []byte(trueBase64), []byte(falseBase64))
+	if !bytes.Equal(falsified, text) {
 		p.lies.Add(1)
 	}
-	return told
+	return falsified
 }
 
 // findPlanted deceives each program in each way and expects its transcript to differ.

@@ -14,14 +14,16 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/version"
+
 	"bowline/interop/internal/certs"
 	"bowline/interop/internal/cluster"
 	"bowline/interop/internal/normal"
 )
 
 const (
-	// patience bounds the run time of a program.
-	patience = 2 * time.Minute
+	// programTimeout bounds the run time of a program.
+	programTimeout = 5 * time.Minute
 	// stderrShown is the number of bytes of stderr in an error.
 	stderrShown = 4000
 )
@@ -38,7 +40,7 @@ type play struct {
 
 // play starts a server, runs a program against it and returns the normalised transcript.
 func (c *config) play(ctx context.Context, l language, m mode, binary *cluster.Binary, plant *plant) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp(c.dir, l.name+"-"+m.name+"-")
 	if err != nil {
@@ -119,7 +121,8 @@ func (p *play) run(ctx context.Context) (string, error) {
 	if err = errors.Join(err, program.Wait()); err != nil {
 		err = fmt.Errorf("%w: %s", err, ending(complaints.String()))
 	}
-	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.member().PeerURL, "<peer>", p.dir, "<dir>")
+	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.member().PeerURL, "<peer>", p.dir, "<dir>", version.Version, "<version>")
+	names.Know(p.cluster.ID, p.member().ID)
 	return names.Text(nil, transcript), err
 }
 
@@ -133,7 +136,7 @@ func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (s
 			transcript.WriteString(lines.Text() + "\n")
 			continue
 		}
-		answer, err := p.obey(ctx, strings.Fields(request))
+		answer, err := p.handleRequest(ctx, strings.Fields(request))
 		if err != nil {
 			return transcript.String(), fmt.Errorf("@%s: %w", request, err)
 		}
@@ -144,7 +147,7 @@ func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (s
 	return transcript.String(), lines.Err()
 }
 
-func (p *play) obey(ctx context.Context, request []string) (string, error) {
+func (p *play) handleRequest(ctx context.Context, request []string) (string, error) {
 	switch {
 	case len(request) == 1 && request[0] == "restart":
 		return "restarted", p.restart(ctx)

@@ -11,8 +11,8 @@ type language struct {
 // enough is the reason for leaving a program out of the brief modes.
 const enough = "other libraries cover these modes"
 
-// languages lists all programs. Commands run in the folder interop; lib/languages.sh installs what
-// they need.
+// languages lists all programs. Commands run in the directory interop; lib/languages.sh installs
+// what they need.
 var languages = []language{
 	{name: "go", command: []string{"bin/programs/go"}},
 	{name: "raw", command: []string{"bin/programs/raw"}, lacks: map[string]string{"tls-auth": enough, "jwt": enough}},

@@ -15,20 +15,20 @@ const differencesShown = 10
 // to differ must differ.
 func differs(expected, actual string, known []string) error {
 	want, got := strings.Split(expected, "\n"), strings.Split(actual, "\n")
-	var told []string
+	var differences []string
 	for i := range max(len(want), len(got)) {
 		same := line(want, i) == line(got, i)
 		switch listed := slices.ContainsFunc(known, isOf(line(want, i))); {
 		case same && listed:
-			told = append(told, fmt.Sprintf("line %d\n  is known to differ, and does not: %s", i+1, line(want, i)))
+			differences = append(differences, fmt.Sprintf("line %d\n  is known to differ, and does not: %s", i+1, line(want, i)))
 		case !same && !listed:
-			told = append(told, fmt.Sprintf("line %d\n  should be %s\n  and is    %s", i+1, line(want, i), line(got, i)))
+			differences = append(differences, fmt.Sprintf("line %d\n  should be %s\n  and is    %s", i+1, line(want, i), line(got, i)))
 		}
 	}
-	if len(told) == 0 {
+	if len(differences) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(told[:min(len(told), differencesShown)], "\n"))
+	return errors.New(strings.Join(differences[:min(len(differences), differencesShown)], "\n"))
 }
 
 // isOf returns a function that reports whether the line belongs to a step.

@@ -12,14 +12,14 @@ func TestDiffers(t *testing.T) {
 	if err := differs("a: 1\nb: 2\n", "a: 1\nb: 2\n", nil); err != nil {
 		t.Error(err)
 	}
-	for actual, told := range map[string]string{
+	for actual, want := range map[string]string{
 		"a: 1\nb: 3\n":       "line 2",
 		"a: 1\n":             "should be b: 2",
 		"a: 1\nb: 2\nc: 3\n": "and is    c: 3",
 		"":                   "line 1",
 	} {
 		err := differs("a: 1\nb: 2\n", actual, nil)
-		if err == nil || !strings.Contains(err.Error(), told) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", actual, err)
 		}
 	}

@@ -38,7 +38,7 @@ func refused(from int64, request history.Request) history.Operation {
 
 func done() history.Body { return history.Body{Put: &struct{}{}} }
 
-func gone(count int64) history.Body {
+func deletedBody(count int64) history.Body {
 	return history.Body{Delete: &history.DeleteBody{Deleted: count}}
 }
 
@@ -94,20 +94,20 @@ func TestTheModelDecidesHandWrittenHistories(t *testing.T) {
 			refused(1, put("a", "0")), answered(3, 4, 2, put("a", "1"), done()),
 		}},
 		{"delete of a missing key keeps the revision", true, []history.Operation{
-			putFirst, answered(3, 4, 2, history.Request{Delete: &history.Delete{Key: "b"}}, gone(0)),
+			putFirst, answered(3, 4, 2, history.Request{Delete: &history.Delete{Key: "b"}}, deletedBody(0)),
 		}},
 		{"delete of a range", true, []history.Operation{
-			putFirst, answered(3, 4, 3, history.Request{Delete: &history.Delete{Key: "a", End: "c"}}, gone(1)),
+			putFirst, answered(3, 4, 3, history.Request{Delete: &history.Delete{Key: "a", End: "c"}}, deletedBody(1)),
 			answered(5, 6, 3, get("a"), found()),
 		}},
 		{"transaction reads its own put", true, []history.Operation{
-			putFirst, answered(3, 4, 3, swap(history.Target{Mod: &two}, "equal"), ran(true, done(), found(second), gone(0))),
+			putFirst, answered(3, 4, 3, swap(history.Target{Mod: &two}, "equal"), ran(true, done(), found(second), deletedBody(0))),
 		}},
 		{"transaction with a failed compare", true, []history.Operation{
 			putFirst, answered(3, 4, 2, swap(history.Target{Version: &two}, "equal"), ran(false, found(first))),
 		}},
 		{"transaction with a wrong branch", false, []history.Operation{
-			putFirst, answered(3, 4, 2, swap(history.Target{Create: &two}, "less"), ran(true, done(), found(second), gone(0))),
+			putFirst, answered(3, 4, 2, swap(history.Target{Create: &two}, "less"), ran(true, done(), found(second), deletedBody(0))),
 		}},
 		{"compare of a value", true, []history.Operation{
 			putFirst, answered(3, 4, 2, swap(history.Target{Value: &value}, "not_equal"), ran(false, found(first))),

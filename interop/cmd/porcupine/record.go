@@ -26,7 +26,7 @@ const (
 	// interrupts requests.
 	recordBurst = 20 * time.Millisecond
 	// requestTimeout bounds each request.
-	requestTimeout = 2 * time.Second
+	requestTimeout = 10 * time.Second
 )
 
 // phase is the state of the member, as its clients see it.

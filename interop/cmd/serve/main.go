@@ -51,6 +51,8 @@ func serve(ctx context.Context, binary *cluster.Binary, name, dir string, comman
 	}
 	run := exec.CommandContext(ctx, command[0], command[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
-	run.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS=http://"+c.Members[0].Endpoint())
+	// etcdctl's own timeouts of 2 s and 5 s are too short for a busy machine.
+	run.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS=http://"+c.Members[0].Endpoint(),
+		"ETCDCTL_DIAL_TIMEOUT=20s", "ETCDCTL_COMMAND_TIMEOUT=30s")
 	return errors.Join(run.Run(), c.Stop())
 }

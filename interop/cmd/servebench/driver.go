@@ -42,7 +42,7 @@ const maxAnswer = 64 << 20
 
 func dial(endpoint string) (link, error) {
 	conn, err := grpc.NewClient("passthrough:///"+endpoint,
-		grpc.WithTransportCredentials(spoken.credentials()),
+		grpc.WithTransportCredentials(connSecurity.credentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
@@ -51,8 +51,8 @@ func dial(endpoint string) (link, error) {
 }
 
 // dialSome opens this many connections.
-func dialSome(endpoint string, count int) (links []link, hangUp func(), err error) {
-	hangUp = func() {
+func dialSome(endpoint string, count int) (links []link, closeAll func(), err error) {
+	closeAll = func() {
 		for _, link := range links {
 			link.Close()
 		}
@@ -60,12 +60,12 @@ func dialSome(endpoint string, count int) (links []link, hangUp func(), err erro
 	for range count {
 		link, err := dial(endpoint)
 		if err != nil {
-			hangUp()
+			closeAll()
 			return nil, nil, err
 		}
 		links = append(links, link)
 	}
-	return links, hangUp, nil
+	return links, closeAll, nil
 }
 
 // ask sends a request and returns the length of the response.
@@ -184,7 +184,7 @@ type load struct {
 	end        func()
 }
 
-// measured turns a load into a case: throughput, latency, and processor time of the server.
+// measured turns a load into a case: throughput, latency, and CPU time of the server.
 func measured(prepare func(context.Context, *server, effort) (load, error)) func(string, program, effort) ([]figure, error) {
 	return func(folder string, program program, effort effort) ([]figure, error) {
 		return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
@@ -199,16 +199,16 @@ func measured(prepare func(context.Context, *server, effort) (load, error)) func
 			}
 			o := outcomes[0]
 			return []figure{
-				{load.name + ": processor time for " + load.unit, used.Seconds() * 1e6 / float64(max(o.units, 1)), microseconds},
+				{load.name + ": CPU time per " + load.unit, used.Seconds() * 1e6 / float64(max(o.units, 1)), microseconds},
 				{load.name + ": rate", o.rate(), perSecond},
 				inMicroseconds(load.name+": median", stats.Percentile(o.sorted, 0.5)),
-				inMicroseconds(load.name+": 99 %", stats.Percentile(o.sorted, 0.99)),
+				inMicroseconds(load.name+": 99th percentile", stats.Percentile(o.sorted, 0.99)),
 			}, nil
 		})
 	}
 }
 
-// measureLoad also returns the processor time that the server used.
+// measureLoad also returns the CPU time that the server used.
 func measureLoad(ctx context.Context, s *server, effort effort, groups ...[]step) ([]outcome, time.Duration, error) {
 	var marks []time.Duration
 	outcomes, err := drive(ctx, effort, groups, func() error {

@@ -42,9 +42,9 @@ func jsonRangeLoad(ctx context.Context, s *server, effort effort) (load, error) 
 }
 
 func posting(s *server, name, path string, count int, atLeast int64, request func(random uint64) proto.Message) (load, error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: count, TLSClientConfig: spoken.config}
+	transport := &http.Transport{MaxIdleConnsPerHost: count, TLSClientConfig: connSecurity.config}
 	client := &http.Client{Transport: transport}
-	url := spoken.scheme() + "://" + s.endpoint + "/v3/" + path
+	url := connSecurity.scheme() + "://" + s.endpoint + "/v3/" + path
 	var steps []step
 	for n := range count {
 		random := workload.Seeded(3, uint64(n))
@@ -62,20 +62,20 @@ func posting(s *server, name, path string, count int, atLeast int64, request fun
 			return 1, post(ctx, client, url, requests[turn%len(requests)], atLeast)
 		})
 	}
-	return load{name: name, unit: "one", steps: steps, end: transport.CloseIdleConnections}, nil
+	return load{name: name, unit: "request", steps: steps, end: transport.CloseIdleConnections}, nil
 }
 
 // connectLoad opens a connection for each request: it measures the cost of a connection, with its
 // TLS handshake if any.
 func connectLoad(_ context.Context, s *server, _ effort) (load, error) {
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: spoken.config}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: connSecurity.config}
 	client := &http.Client{Transport: transport}
-	url := spoken.scheme() + "://" + s.endpoint + "/v3/maintenance/alarm"
+	url := connSecurity.scheme() + "://" + s.endpoint + "/v3/maintenance/alarm"
 	var steps []step
 	for range rangeClients {
 		steps = append(steps, func(ctx context.Context) (int, error) { return 1, post(ctx, client, url, []byte("{}"), 1) })
 	}
-	return load{name: "a connection and a question", unit: "one", steps: steps, end: func() {}}, nil
+	return load{name: "a connection and a request", unit: "connection", steps: steps, end: func() {}}, nil
 }
 
 func post(ctx context.Context, client *http.Client, url string, body []byte, atLeast int64) error {

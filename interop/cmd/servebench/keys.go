@@ -41,11 +41,11 @@ func putRequest(n int) *pb.PutRequest { return &pb.PutRequest{Key: key(n), Value
 
 // fill puts keys in transactions.
 func fill(ctx context.Context, endpoint string, keys int) error {
-	links, hangUp, err := dialSome(endpoint, connections)
+	links, closeAll, err := dialSome(endpoint, connections)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer closeAll()
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for _, link := range links {
@@ -75,7 +75,7 @@ func fillTxn(from, to int) *pb.TxnRequest {
 // asking returns a load in which each client cycles through its own random requests, whose
 // responses have at least this many bytes.
 func asking(s *server, name, method string, count, atLeast int, request func(random uint64) []byte) (load, error) {
-	links, hangUp, err := dialSome(s.endpoint, connections)
+	links, closeAll, err := dialSome(s.endpoint, connections)
 	if err != nil {
 		return load{}, err
 	}
@@ -88,7 +88,7 @@ func asking(s *server, name, method string, count, atLeast int, request func(ran
 		}
 		steps = append(steps, askInTurn(links[n%len(links)], method, requests, atLeast))
 	}
-	return load{name: name, unit: "one", steps: steps, end: hangUp}, nil
+	return load{name: name, unit: "request", steps: steps, end: closeAll}, nil
 }
 
 func askInTurn(link link, method string, requests [][]byte, atLeast int) step {
@@ -214,11 +214,11 @@ func measureMixed(folder string, program program, effort effort) ([]figure, erro
 		reads, writes := outcomes[0], outcomes[1]
 		return []figure{
 			inMicroseconds("get beside 64 writers: median", stats.Percentile(reads.sorted, 0.5)),
-			inMicroseconds("get beside 64 writers: 99 %", stats.Percentile(reads.sorted, 0.99)),
-			inMicroseconds("get beside 64 writers: 99.9 %", stats.Percentile(reads.sorted, 0.999)),
+			inMicroseconds("get beside 64 writers: 99th percentile", stats.Percentile(reads.sorted, 0.99)),
+			inMicroseconds("get beside 64 writers: 99.9th percentile", stats.Percentile(reads.sorted, 0.999)),
 			{"get beside 64 writers: rate", reads.rate(), perSecond},
 			{"put beside 8 readers: rate", writes.rate(), perSecond},
-			inMicroseconds("put beside 8 readers: 99 %", stats.Percentile(writes.sorted, 0.99)),
+			inMicroseconds("put beside 8 readers: 99th percentile", stats.Percentile(writes.sorted, 0.99)),
 		}, nil
 	})
 }

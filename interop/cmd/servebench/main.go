@@ -9,7 +9,7 @@
 // addresses.
 //
 // The client and the server share the processors, so requests per second measure both together. The
-// figure to look at is the processor time of the server per completed request.
+// figure to look at is the CPU time of the server per completed request.
 package main
 
 import (
@@ -62,6 +62,7 @@ var cases = []struct {
 	{"json-get", measured(jsonGetLoad)},
 	{"json-range", measured(jsonRangeLoad)},
 	{"read-under-writes", measureMixed},
+	{"delays", measureDelays},
 	{"start", measureStart},
 	{"many-keys", measureManyKeys},
 }
@@ -71,14 +72,14 @@ func main() {
 	log.SetPrefix("servebench: ")
 	etcd := flag.String("etcd", "bin/etcd", "etcd's server")
 	bowline := flag.String("bowline", "../target/release/bowline", "our server")
-	dir := flag.String("dir", os.TempDir(), "folder on the disk to measure")
+	dir := flag.String("dir", os.TempDir(), "directory on the disk to measure")
 	only := flag.String("only", "", "comma-separated cases to run; all if empty")
 	rounds := flag.Int("rounds", 0, "number of runs of each case with each server")
 	seconds := flag.Float64("seconds", 0, "duration of each measurement")
 	isQuick := flag.Bool("quick", false, "a small run, to check that the benchmarks work")
 	isSecure := flag.Bool("tls", false, "use TLS")
 	flag.Parse()
-	// Garbage collection of the client would take processor time from the server.
+	// Garbage collection of the client would take CPU time from the server.
 	debug.SetGCPercent(800)
 
 	chosen := full
@@ -97,7 +98,7 @@ func main() {
 			log.Fatal(err)
 		}
 		defer os.RemoveAll(certs)
-		if spoken, err = secured(certs); err != nil {
+		if connSecurity, err = secured(certs); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -143,8 +144,8 @@ func compare(etcd, bowline program, dir string, only []string, effort effort) er
 	return nil
 }
 
-// inFolder runs a function with a temporary folder. The folder is kept on failure, for the server's
-// log.
+// inFolder runs a function with a temporary directory. The directory is kept on failure, for the
+// server's log.
 func inFolder(dir string, use func(folder string) ([]figure, error)) ([]figure, error) {
 	folder, err := os.MkdirTemp(dir, "servebench-")
 	if err != nil {

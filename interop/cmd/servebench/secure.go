@@ -24,8 +24,8 @@ type security struct {
 	config    *tls.Config
 }
 
-// spoken is set once at the start.
-var spoken security
+// connSecurity is set once at the start.
+var connSecurity security
 
 func (s security) scheme() string {
 	if s.config == nil {

@@ -33,15 +33,15 @@ type server struct {
 
 const (
 	// readyLine is in the log of both servers once they serve clients.
-	readyLine = "ready to serve client requests"
-	patience  = 2 * time.Minute
+	readyLine     = "ready to serve client requests"
+	serverTimeout = 2 * time.Minute
 	// ending bounds the shutdown of a server.
 	ending = 20 * time.Second
 	// ticks is the number of units per second in /proc/PID/stat, a constant on Linux.
 	ticks = 100
 )
 
-// start runs a program on the data directory in a folder.
+// start runs a program with its data directory and log below a directory.
 func start(program program, folder string) (*server, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
@@ -49,11 +49,11 @@ func start(program program, folder string) (*server, error) {
 		return nil, err
 	}
 	s := &server{endpoint: client, ready: make(chan time.Time, 1), exited: make(chan error, 1)}
-	s.process = exec.Command(program.path, append(spoken.flags(),
+	s.process = exec.Command(program.path, append(connSecurity.flags(),
 		"--name=m1",
 		"--data-dir="+filepath.Join(folder, "data"),
-		"--listen-client-urls="+spoken.scheme()+"://"+client,
-		"--advertise-client-urls="+spoken.scheme()+"://"+client,
+		"--listen-client-urls="+connSecurity.scheme()+"://"+client,
+		"--advertise-client-urls="+connSecurity.scheme()+"://"+client,
 		"--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer,
 		"--initial-cluster=m1=http://"+peer,
@@ -109,7 +109,7 @@ func (s *server) untilReady() (time.Duration, error) {
 	case err := <-s.exited:
 		s.exited <- err
 		return 0, fmt.Errorf("the server exited before it was ready: %w", err)
-	case <-time.After(patience):
+	case <-time.After(serverTimeout):
 		return 0, errors.New("timed out waiting for the server")
 	}
 }

@@ -31,18 +31,18 @@ func watchConnectionsLoad(ctx context.Context, s *server, effort effort) (load, 
 // fanOut has one client that puts and then waits until every watcher has got the event. So events
 // never queue up, and each is sent alone.
 func fanOut(ctx context.Context, s *server, effort effort, name string, connections int) (load, error) {
-	links, hangUp, err := dialSome(s.endpoint, connections+1)
+	links, closeAll, err := dialSome(s.endpoint, connections+1)
 	if err != nil {
 		return load{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	end := func() {
 		cancel()
-		hangUp()
+		closeAll()
 	}
-	told := make(chan error, watchers)
+	results := make(chan error, watchers)
 	for n := range watchers {
-		if err := watch(ctx, links[n%connections], told); err != nil {
+		if err := watch(ctx, links[n%connections], results); err != nil {
 			end()
 			return load{}, err
 		}
@@ -56,16 +56,16 @@ func fanOut(ctx context.Context, s *server, effort effort, name string, connecti
 		if _, err := put(ctx); err != nil {
 			return 0, err
 		}
-		return watchers, allTold(ctx, told)
+		return watchers, waitForAll(ctx, results)
 	}
-	return load{name: name, unit: "an event", steps: []step{fanned}, end: end}, nil
+	return load{name: name, unit: "event", steps: []step{fanned}, end: end}, nil
 }
 
-// allTold waits until every watcher has got the event.
-func allTold(ctx context.Context, told <-chan error) error {
+// waitForAll waits until every watcher has got the event.
+func waitForAll(ctx context.Context, results <-chan error) error {
 	for range watchers {
 		select {
-		case err := <-told:
+		case err := <-results:
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func allTold(ctx context.Context, told <-chan error) error {
 }
 
 // watch opens a stream with one watcher of all keys and reports every response.
-func watch(ctx context.Context, link link, told chan<- error) error {
+func watch(ctx context.Context, link link, results chan<- error) error {
 	stream, err := link.open(ctx, watchMethod)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func watch(ctx context.Context, link link, told chan<- error) error {
 				err = fmt.Errorf("unexpected event of %d bytes", answer)
 			}
 			select {
-			case told <- err:
+			case results <- err:
 			case <-ctx.Done():
 				return
 			}
@@ -117,14 +117,14 @@ func exchange(stream grpc.ClientStream, message []byte) error {
 
 // keepAliveLoad has clients that each renew their own lease over their own stream.
 func keepAliveLoad(ctx context.Context, s *server, _ effort) (load, error) {
-	links, hangUp, err := dialSome(s.endpoint, connections)
+	links, closeAll, err := dialSome(s.endpoint, connections)
 	if err != nil {
 		return load{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	end := func() {
 		cancel()
-		hangUp()
+		closeAll()
 	}
 	var steps []step
 	for n := range clients {
@@ -135,7 +135,7 @@ func keepAliveLoad(ctx context.Context, s *server, _ effort) (load, error) {
 		}
 		steps = append(steps, step)
 	}
-	return load{name: "lease keep-alive", unit: "one", steps: steps, end: end}, nil
+	return load{name: "lease keep-alive", unit: "request", steps: steps, end: end}, nil
 }
 
 func renewing(ctx context.Context, link link) (step, error) {

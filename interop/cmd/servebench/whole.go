@@ -30,7 +30,7 @@ func (s *server) idle(effort effort) ([]figure, error) {
 	}
 	time.Sleep(effort.rest)
 	after, err := s.processorTime()
-	used := inMilliseconds("idle: processor time in 10 s", time.Duration(float64(after-before)*10/effort.rest.Seconds()))
+	used := inMilliseconds("idle: CPU time in 10 s", time.Duration(float64(after-before)*10/effort.rest.Seconds()))
 	return append(kept.figures("idle"), used), err
 }
 
@@ -50,7 +50,7 @@ func measureManyKeys(folder string, program program, effort effort) ([]figure, e
 	}
 	kept, err := s.memoryAfter(effort.rest)
 	figures := append(loaded, started...)
-	return append(figures, kept.figures("1 million keys, started again")...), errors.Join(err, s.stop())
+	return append(figures, kept.figures("1 million keys, restarted")...), errors.Join(err, s.stop())
 }
 
 func loadMany(ctx context.Context, s *server, effort effort) ([]figure, error) {
@@ -73,7 +73,7 @@ func loadMany(ctx context.Context, s *server, effort effort) ([]figure, error) {
 	kept, err := s.memoryAfter(effort.rest)
 	figures := []figure{
 		inMilliseconds("load 1 million keys in transactions of 100", took),
-		inMicroseconds("load 1 million keys: processor time for a key", (after-before)/time.Duration(effort.manyKeys)),
+		inMicroseconds("load 1 million keys: CPU time per key", (after-before)/time.Duration(effort.manyKeys)),
 	}
 	return append(figures, kept.figures("1 million keys, loaded")...), err
 }
@@ -121,7 +121,7 @@ func timedStart(folder string, program program, name string) (*server, []figure,
 	}
 	return s, []figure{
 		inMilliseconds("start, "+name+": until ready", ready),
-		inMilliseconds("start, "+name+": until a put and a get are answered", answered),
+		inMilliseconds("start, "+name+": until a put and a get succeed", answered),
 	}, nil
 }
 
@@ -133,7 +133,7 @@ func (s *server) untilAnswered() (time.Duration, error) {
 			conn.Close()
 			break
 		}
-		if time.Since(s.begun) > patience {
+		if time.Since(s.begun) > serverTimeout {
 			return 0, err
 		}
 		time.Sleep(time.Millisecond)
@@ -143,7 +143,7 @@ func (s *server) untilAnswered() (time.Duration, error) {
 		return 0, err
 	}
 	defer link.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
 	for _, request := range []struct {
 		method string
@@ -172,7 +172,7 @@ func (s *server) memoryAfter(rest time.Duration) (memory, error) {
 func (m memory) figures(name string) []figure {
 	return []figure{
 		{"memory, " + name + ": resident", m.all, megabytes},
-		{"memory, " + name + ": its own", m.own, megabytes},
-		{"memory, " + name + ": resident at most", m.most, megabytes},
+		{"memory, " + name + ": private", m.own, megabytes},
+		{"memory, " + name + ": peak resident", m.most, megabytes},
 	}
 }

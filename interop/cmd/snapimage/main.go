@@ -1,5 +1,5 @@
-// Snapimage prints the membership in the newest snapshot file of a folder: the voters and learners,
-// and the files of the v2 store by name.
+// Snapimage prints the membership in the newest snapshot file of a directory: the voters and
+// learners, and the files of the v2 store by name.
 //
 //	snapimage DIR
 //	snapimage -replace OLD=NEW DIR

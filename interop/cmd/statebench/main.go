@@ -53,7 +53,7 @@ var parts = []struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("statebench: ")
-	dir := flag.String("dir", os.TempDir(), "folder on the disk to measure")
+	dir := flag.String("dir", os.TempDir(), "directory on the disk to measure")
 	only := flag.String("only", "store,watch,lease", "comma-separated parts to run")
 	isQuick := flag.Bool("quick", false, "a small run, to check that the benchmarks work")
 	flag.Parse()
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// inFolder calls use with a temporary folder.
+// inFolder calls use with a temporary directory.
 func inFolder(dir string, use func(folder string)) {
 	folder, err := os.MkdirTemp(dir, "statebench-")
 	must(err)
@@ -85,7 +85,7 @@ func openStore(database backend.Backend) mvcc.WatchableKV {
 	return mvcc.New(zap.NewNop(), database, &lease.FakeLessor{}, mvcc.StoreConfig{})
 }
 
-// withStore calls use with the store of a folder.
+// withStore calls use with the store of a directory.
 func withStore(folder string, use func(mvcc.WatchableKV)) {
 	database := openBackend(folder)
 	store := openStore(database)

@@ -27,8 +27,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"bowline/interop/internal/cluster"
-	"bowline/interop/internal/machine"
 	"bowline/interop/internal/scenario"
+	"bowline/interop/internal/target"
 )
 
 type config struct {
@@ -99,12 +99,12 @@ func (c *config) prepare(etcd, ours string) error {
 
 // compare runs all sequences and expects no difference.
 func (c *config) compare(ctx context.Context) error {
-	begun := time.Now()
+	start := time.Now()
 	tally := newTally()
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range c.sequences {
 		group.Go(func() error {
-			return c.one(ctx, c.seed+uint64(i), c.ops/c.sequences, c.modeOf(i), nil, tally)
+			return c.runSequence(ctx, c.seed+uint64(i), c.ops/c.sequences, c.modeOf(i), nil, tally)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -114,7 +114,7 @@ func (c *config) compare(ctx context.Context) error {
 		tally.print(os.Stdout)
 	}
 	log.Printf("%d steps in %d sequences from seed %d: no difference; %.0f s",
-		c.ops, c.sequences, c.seed, time.Since(begun).Seconds())
+		c.ops, c.sequences, c.seed, time.Since(start).Seconds())
 	return nil
 }
 
@@ -126,8 +126,8 @@ func (c *config) modeOf(i int) string {
 	return []string{"kv", "auth", "kv", "jwt"}[i%4]
 }
 
-// one runs one sequence on new machines.
-func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, plant *plant, tally *tally) error {
+// runSequence runs one sequence on two new servers.
+func (c *config) runSequence(ctx context.Context, seed uint64, ops int, mode string, plant *plant, tally *tally) error {
 	s := &sequence{
 		name:     fmt.Sprintf("seed %d, mode %s", seed, mode),
 		scenario: scenario.New(seed, mode != "kv"),
@@ -142,23 +142,23 @@ func (c *config) one(ctx context.Context, seed uint64, ops int, mode string, pla
 	if mode == "jwt" {
 		flags = append(flags, c.signed)
 	}
-	way := machine.ByGRPC
+	transport := target.ByGRPC
 	if c.gateway {
-		way = machine.ByGateway
+		transport = target.ByGateway
 	}
-	theirs, err := machine.StartServer(ctx, c.theirs, filepath.Join(dir, "etcd"), way, s.scenario.Password, false, flags...)
+	theirs, err := target.StartServer(ctx, c.theirs, filepath.Join(dir, "etcd"), transport, s.scenario.Password, false, flags...)
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
 	flags = append(flags, snapshots)
-	ours, err := machine.StartServer(ctx, c.ours, filepath.Join(dir, "ours"), way, s.scenario.Password, true, flags...)
+	ours, err := target.StartServer(ctx, c.ours, filepath.Join(dir, "ours"), transport, s.scenario.Password, true, flags...)
 	if err != nil {
 		return err
 	}
 	s.theirs, s.ours = theirs, ours
 	if plant != nil {
-		s.ours = &planted{Machine: ours, plant: plant}
+		s.ours = &planted{Target: ours, plant: plant}
 	}
 	defer ours.Close()
 	if err := s.run(ctx, ops); err != nil {

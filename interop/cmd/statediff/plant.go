@@ -14,15 +14,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
-// plant is a way to falsify the responses of a machine, which must be detected.
+// plant is a way to falsify the responses of a server, which must be detected.
 type plant struct {
 	name string
 	auth bool
 	// answer falsifies a response, and watch some watch responses, if they are of the right kind.
-	answer func(*machine.Answer) bool
+	answer func(*target.Answer) bool
 	watch  func([]*pb.WatchResponse) ([]*pb.WatchResponse, bool)
 	done   bool
 }
@@ -39,8 +39,8 @@ var plants = []plant{
 	{name: "order", answer: in(func(r *pb.RangeResponse) bool { return swapped(r.Kvs) })},
 	{name: "count", answer: in(func(r *pb.RangeResponse) bool { r.Count++; return true })},
 	{name: "more", answer: in(func(r *pb.RangeResponse) bool { return changed(&r.More, false) })},
-	{name: "text", answer: func(a *machine.Answer) bool { a.Text += "."; return a.Code != codes.OK }},
-	{name: "code", answer: func(a *machine.Answer) bool {
+	{name: "text", answer: func(a *target.Answer) bool { a.Text += "."; return a.Code != codes.OK }},
+	{name: "code", answer: func(a *target.Answer) bool {
 		return a.Code == codes.InvalidArgument && changed(&a.Code, codes.NotFound)
 	}},
 	{name: "deleted", answer: in(func(r *pb.DeleteRangeResponse) bool { r.Deleted++; return true })},
@@ -77,8 +77,8 @@ var plants = []plant{
 	{name: "future", watch: response(func(r *pb.WatchResponse) bool {
 		return len(r.Events) > 0 && changed(&r.Header.Revision, math.MaxInt64)
 	})},
-	{name: "fragment for nobody", watch: response(func(r *pb.WatchResponse) bool {
-		return r.WatchId == machine.MarkerID && len(r.Events) > 0 && changed(&r.Fragment, true)
+	{name: "fragment without a watcher", watch: response(func(r *pb.WatchResponse) bool {
+		return r.WatchId == target.MarkerID && len(r.Events) > 0 && changed(&r.Fragment, true)
 	})},
 	{name: "fragments without end", watch: endless},
 	{name: "fragments in one", watch: fragmented(func(pieces []*pb.WatchResponse) []*pb.WatchResponse {
@@ -99,11 +99,11 @@ var plants = []plant{
 		return len(r.Perm) > 0 && changed(&r.Perm[0].PermType, authpb.Permission_READWRITE)
 	})},
 	{name: "auth revision", auth: true, answer: in(func(r *pb.AuthStatusResponse) bool { r.AuthRevision++; return true })},
-	{name: "denied", auth: true, answer: func(a *machine.Answer) bool {
+	{name: "denied", auth: true, answer: func(a *target.Answer) bool {
 		if a.Code != codes.PermissionDenied {
 			return false
 		}
-		*a = machine.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{}}}
+		*a = target.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{}}}
 		return true
 	}},
 }
@@ -112,8 +112,8 @@ var plants = []plant{
 const longLease = 1000
 
 // in falsifies replies of one type.
-func in[Reply proto.Message](falsify func(Reply) bool) func(*machine.Answer) bool {
-	return func(a *machine.Answer) bool {
+func in[Reply proto.Message](falsify func(Reply) bool) func(*target.Answer) bool {
+	return func(a *target.Answer) bool {
 		reply, ok := a.Reply.(Reply)
 		return ok && falsify(reply)
 	}
@@ -192,16 +192,16 @@ func swapped[T any](list []T) bool {
 	return true
 }
 
-// planted is a machine that falsifies one response.
+// planted is a server that falsifies one response.
 type planted struct {
-	machine.Machine
+	target.Target
 	plant *plant
 }
 
 func (p *planted) Call(
-	ctx context.Context, method machine.Method, user string, request proto.Message,
-) (machine.Answer, error) {
-	answer, err := p.Machine.Call(ctx, method, user, request)
+	ctx context.Context, method target.Method, user string, request proto.Message,
+) (target.Answer, error) {
+	answer, err := p.Target.Call(ctx, method, user, request)
 	if err != nil || p.plant.answer == nil || p.plant.done {
 		return answer, err
 	}
@@ -217,7 +217,7 @@ func (p *planted) Call(
 }
 
 func (p *planted) Drain(ctx context.Context, stream uint32, marker int64) ([]*pb.WatchResponse, error) {
-	responses, err := p.Machine.Drain(ctx, stream, marker)
+	responses, err := p.Target.Drain(ctx, stream, marker)
 	if err == nil && p.plant.watch != nil && !p.plant.done {
 		responses, p.plant.done = p.plant.watch(responses)
 	}
@@ -236,7 +236,7 @@ func (c *config) findPlanted(ctx context.Context) error {
 		}
 		found++
 		group.Go(func() error {
-			err := c.one(ctx, c.seed, c.ops, map[bool]string{false: "kv", true: "auth"}[p.auth], p, newTally())
+			err := c.runSequence(ctx, c.seed, c.ops, map[bool]string{false: "kv", true: "auth"}[p.auth], p, newTally())
 			switch {
 			case !p.done:
 				return fmt.Errorf("%q could not be planted within %d steps: %v", p.name, c.ops, err)

@@ -12,32 +12,32 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"bowline/interop/internal/compare"
-	"bowline/interop/internal/machine"
 	"bowline/interop/internal/scenario"
+	"bowline/interop/internal/target"
 )
 
 // lateness bounds the time after a marker for late events of a slow watcher.
-const lateness = 3 * time.Second
+const lateness = 30 * time.Second
 
-// sequence runs a scenario on two machines.
+// sequence runs a scenario on two servers.
 type sequence struct {
 	name     string
 	scenario *scenario.Scenario
-	theirs   machine.Machine
-	ours     machine.Machine
+	theirs   target.Target
+	ours     target.Target
 	tally    *tally
 	verbose  bool
 
 	streams map[uint32]*compare.Watch
-	// begun is the time of the first step; renewed is the time from there to the last restart, which
+	// start is the time of the first step; renewed is the time from there to the last restart, which
 	// renewed our leases.
-	begun   time.Time
+	start   time.Time
 	renewed time.Duration
 }
 
 // run runs a number of steps, and more until the streams are settled.
 func (s *sequence) run(ctx context.Context, steps int) error {
-	s.streams, s.begun = map[uint32]*compare.Watch{}, time.Now()
+	s.streams, s.start = map[uint32]*compare.Watch{}, time.Now()
 	var step scenario.Step
 	for index := 0; index < steps || step.Kind != scenario.Settle; index++ {
 		step = s.scenario.Next()
@@ -67,8 +67,8 @@ func (s *sequence) do(ctx context.Context, step scenario.Step) error {
 	}
 }
 
-// call sends a request to both machines and returns etcd's response.
-func (s *sequence) call(ctx context.Context, step scenario.Step) (machine.Answer, error) {
+// call sends a request to both servers and returns etcd's response.
+func (s *sequence) call(ctx context.Context, step scenario.Step) (target.Answer, error) {
 	theirs, err := s.theirs.Call(ctx, step.Method, step.User, step.Request)
 	if err != nil {
 		return theirs, fmt.Errorf("etcd: %w", err)
@@ -105,13 +105,13 @@ func (s *sequence) watch(ctx context.Context, step scenario.Step) error {
 // settle writes the marker, which is the last event of every stream, and compares the responses
 // before it.
 func (s *sequence) settle(ctx context.Context, user string) error {
-	for _, m := range []machine.Machine{s.theirs, s.ours} {
+	for _, m := range []target.Target{s.theirs, s.ours} {
 		if err := m.CatchUp(ctx, user); err != nil {
 			return err
 		}
 	}
-	put := &pb.PutRequest{Key: []byte(machine.MarkerKey)}
-	answer, err := s.call(ctx, scenario.Step{Method: machine.Put, User: user, Request: put})
+	put := &pb.PutRequest{Key: []byte(target.MarkerKey)}
+	answer, err := s.call(ctx, scenario.Step{Method: target.Put, User: user, Request: put})
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *sequence) drain(ctx context.Context, number uint32, marker int64) error
 	both := s.streams[number]
 	deadline := time.Now().Add(lateness)
 	for {
-		for which, m := range []machine.Machine{s.theirs, s.ours} {
+		for which, m := range []target.Target{s.theirs, s.ours} {
 			responses, err := m.Drain(ctx, number, marker)
 			if err != nil {
 				return err
@@ -157,9 +157,9 @@ const (
 	lookAgain = 50 * time.Millisecond
 )
 
-// expire waits until a lease has expired on both machines.
+// expire waits until a lease has expired on both servers.
 func (s *sequence) expire(ctx context.Context, step scenario.Step) error {
-	for which, m := range []machine.Machine{s.theirs, s.ours} {
+	for which, m := range []target.Target{s.theirs, s.ours} {
 		if err := expired(ctx, m, step); err != nil {
 			return fmt.Errorf("%s: %w", []string{"etcd", "ours"}[which], err)
 		}
@@ -168,17 +168,17 @@ func (s *sequence) expire(ctx context.Context, step scenario.Step) error {
 	return nil
 }
 
-// gone is the TTL of a missing lease.
-const gone = -1
+// expiredTTL is the TTL of a missing lease.
+const expiredTTL = -1
 
-func expired(ctx context.Context, m machine.Machine, step scenario.Step) error {
+func expired(ctx context.Context, m target.Target, step scenario.Step) error {
 	deadline := time.Now().Add(lateExpiry)
 	for {
-		answer, err := m.Call(ctx, machine.LeaseTimeToLive, step.User, &pb.LeaseTimeToLiveRequest{ID: step.Lease})
+		answer, err := m.Call(ctx, target.LeaseTimeToLive, step.User, &pb.LeaseTimeToLiveRequest{ID: step.Lease})
 		if err != nil {
 			return err
 		}
-		if left, ok := answer.Reply.(*pb.LeaseTimeToLiveResponse); ok && left.TTL == gone {
+		if left, ok := answer.Reply.(*pb.LeaseTimeToLiveResponse); ok && left.TTL == expiredTTL {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -189,13 +189,13 @@ func expired(ctx context.Context, m machine.Machine, step scenario.Step) error {
 }
 
 func (s *sequence) restart(ctx context.Context) error {
-	for _, m := range []machine.Machine{s.theirs, s.ours} {
+	for _, m := range []target.Target{s.theirs, s.ours} {
 		if err := m.Restart(ctx); err != nil {
 			return err
 		}
 	}
 	clear(s.streams)
-	s.renewed = time.Since(s.begun)
+	s.renewed = time.Since(s.start)
 	s.scenario.LearnRestart()
 	return nil
 }

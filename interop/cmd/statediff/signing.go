@@ -14,7 +14,7 @@ import (
 // keyBits is the usual size of an RSA key.
 const keyBits = 2048
 
-// signing writes a key below a folder, and returns the flag that makes a server sign its tokens
+// signing writes a key below a directory, and returns the flag that makes a server sign its tokens
 // with it.
 func signing(dir string) (string, error) {
 	key, err := rsa.GenerateKey(rand.Reader, keyBits)

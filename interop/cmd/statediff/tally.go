@@ -10,7 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // tally counts etcd's responses, to show the coverage of a run.
@@ -21,7 +21,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{counts: map[string]int{}} }
 
-func (t *tally) add(method machine.Method, answer machine.Answer) {
+func (t *tally) add(method target.Method, answer target.Answer) {
 	what := answer.Text
 	if answer.Code == codes.OK {
 		what = "ok"

@@ -36,7 +36,7 @@ var measures = []measure{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("storagebench: ")
-	dir := flag.String("dir", "", "folder on the disk to measure; the file with ten million keys is kept there for later runs")
+	dir := flag.String("dir", "", "directory on the disk to measure; the file with ten million keys is kept there for later runs")
 	only := flag.String("only", "", "comma-separated parts of the names of the figures to measure")
 	skip := flag.String("skip", "", "comma-separated parts of the names of the figures to skip")
 	flag.Parse()

@@ -16,7 +16,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("waldump: ")
-	snap := flag.String("snap", "", "folder with snapshot files to print too")
+	snap := flag.String("snap", "", "directory with snapshot files to print too")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("usage: waldump [-snap DIR] DIR")

@@ -38,7 +38,7 @@ type signer struct {
 	key         crypto.Signer
 }
 
-// New writes the files to a folder. The certificates are valid for an hour, on loopback.
+// New writes the files to a directory. The certificates are valid for an hour, on loopback.
 func New(dir string) (*Files, error) {
 	c := &Files{
 		Authority:  filepath.Join(dir, "ca.pem"),

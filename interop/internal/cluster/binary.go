@@ -65,7 +65,7 @@ func (b *Binary) flag(name, value string) []string {
 }
 
 func output(path string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	text, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// endPatience bounds the shutdown of a server.
-	endPatience = 20 * time.Second
+	// shutdownTimeout bounds the shutdown of a server.
+	shutdownTimeout = 60 * time.Second
 	// logShown is the number of bytes at the end of a log that errors include.
 	logShown = 4000
 )
@@ -40,6 +40,8 @@ type Member struct {
 	PeerURL string
 	// TLS configures the clients of this package. The caller passes the matching flags to the member.
 	TLS *tls.Config
+	// User and Password are those of status requests, which need a user while auth is enabled.
+	User, Password string
 	// Environment is added to the environment of the server.
 	Environment []string
 
@@ -167,9 +169,9 @@ func (m *Member) end(signal syscall.Signal) (*os.ProcessState, error) {
 	}
 	select {
 	case <-m.exited:
-	case <-time.After(endPatience):
+	case <-time.After(shutdownTimeout):
 		m.process.Process.Kill()
-		return nil, m.failed(fmt.Sprintf("did not end within %s", endPatience))
+		return nil, m.failed(fmt.Sprintf("did not end within %s", shutdownTimeout))
 	}
 	state := m.process.ProcessState
 	m.process = nil
@@ -206,14 +208,14 @@ func (m *Member) Running() bool {
 }
 
 // Ended waits for the server to exit without a signal.
-func (m *Member) Ended(ctx context.Context, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (m *Member) Ended(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {
 	case <-m.exited:
 		return nil
 	case <-ctx.Done():
-		return m.failed(fmt.Sprintf("did not exit by itself within %s", patience))
+		return m.failed(fmt.Sprintf("did not exit by itself within %s", timeout))
 	}
 }
 

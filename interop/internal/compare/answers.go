@@ -1,4 +1,4 @@
-// Package compare decides whether two state machines gave the same responses.
+// Package compare decides whether two servers gave the same responses.
 //
 // It ignores only properties that differ between any two servers:
 //
@@ -21,13 +21,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // Answers returns an error unless two responses to a request are equal. The remaining TTL of a
 // lease may be larger on a side that has restarted, since a restart renews leases; renewed bounds
 // that difference.
-func Answers(request proto.Message, one, other machine.Answer, renewed time.Duration) bool {
+func Answers(request proto.Message, one, other target.Answer, renewed time.Duration) bool {
 	if one.Code != other.Code || one.Text != other.Text || one.Refused != other.Refused {
 		return false
 	}

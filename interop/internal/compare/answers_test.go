@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
-func reply(message proto.Message) machine.Answer { return machine.Answer{Reply: message} }
+func reply(message proto.Message) target.Answer { return target.Answer{Reply: message} }
 
 func header(cluster, member, term uint64, revision int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: cluster, MemberId: member, RaftTerm: term, Revision: revision}
@@ -36,8 +36,8 @@ func TestHeadersMayDifferExceptForTheRevision(t *testing.T) {
 }
 
 func TestErrorsAreComparedByCodeAndText(t *testing.T) {
-	denied := machine.Answer{Code: codes.PermissionDenied, Text: "no"}
-	for what, other := range map[string]machine.Answer{
+	denied := target.Answer{Code: codes.PermissionDenied, Text: "no"}
+	for what, other := range map[string]target.Answer{
 		"text":  {Code: codes.PermissionDenied, Text: "No"},
 		"code":  {Code: codes.Unknown, Text: "no"},
 		"reply": reply(&pb.PutResponse{}),

@@ -30,7 +30,6 @@ func normalRange(request *pb.RangeRequest, reply *pb.RangeResponse) {
 }
 
 // sorted returns an upper bound on the number of elements that etcd sorted for a reply: the
-// sorted returns an upper bound on the number of elements that etcd sorted for a reply: the
 // returned ones if the limit cut none off; one more without an order and filters; else the total
 // count.
 func sorted(request *pb.RangeRequest, reply *pb.RangeResponse) int64 {

@@ -10,7 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // Watch compares what two streams deliver, watch by watch:
@@ -32,8 +32,8 @@ type side struct {
 	last map[int64]ending
 	// compacted holds the watches that a compaction canceled, until their client cancels them.
 	compacted map[int64]bool
-	// asked are the pending creations, and fragments the watches that requested fragments.
-	asked     []*pb.WatchCreateRequest
+	// requested are the pending creations, and fragments the watches that requested fragments.
+	requested []*pb.WatchCreateRequest
 	fragments map[int64]bool
 	// whole is set if a response may have any size: until etcd has announced a watch, it buffers
 	// its responses, and then sends them unfragmented.
@@ -78,7 +78,7 @@ func NewWatch() *Watch {
 func (w *Watch) Asked(request *pb.WatchRequest) {
 	if create := request.GetCreateRequest(); create != nil {
 		for i := range w.sides {
-			w.sides[i].asked = append(w.sides[i].asked, create)
+			w.sides[i].requested = append(w.sides[i].requested, create)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (w *Watch) Asked(request *pb.WatchRequest) {
 func (w *Watch) Add(which int, responses []*pb.WatchResponse, newest int64) error {
 	for _, response := range responses {
 		if err := w.sides[which].add(response, newest); err != nil {
-			return fmt.Errorf("%w:\n%s", err, machine.Text(response))
+			return fmt.Errorf("%w:\n%s", err, target.Text(response))
 		}
 	}
 	return nil
@@ -132,11 +132,11 @@ func (s *side) addPlain(response *pb.WatchResponse) error {
 
 // created matches a created watch with the first pending creation.
 func (s *side) created(id int64) error {
-	if len(s.asked) == 0 {
+	if len(s.requested) == 0 {
 		return errors.New("the watch was not requested")
 	}
-	s.fragments[id] = s.asked[0].Fragment
-	s.asked = s.asked[1:]
+	s.fragments[id] = s.requested[0].Fragment
+	s.requested = s.requested[1:]
 	return nil
 }
 
@@ -242,7 +242,7 @@ func texts(messages []proto.Message) string {
 		if i == shown {
 			return text + fmt.Sprintf("and %d more\n", len(messages)-shown)
 		}
-		text += machine.Text(message) + "\n"
+		text += target.Text(message) + "\n"
 	}
 	if text == "" {
 		return "nothing more\n"

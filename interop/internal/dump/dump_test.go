@@ -119,9 +119,9 @@ func TestWALRefusesADamagedRecord(t *testing.T) {
 	}
 }
 
-func TestWALRefusesAnEmptyFolder(t *testing.T) {
+func TestWALRefusesAnEmptyDirectory(t *testing.T) {
 	if err := WAL(&strings.Builder{}, t.TempDir()); err == nil {
-		t.Error("an empty folder was accepted as a log")
+		t.Error("an empty directory was accepted as a log")
 	}
 }
 

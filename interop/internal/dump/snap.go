@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Snapshots prints a line for each snapshot file in a folder: name, index, term, checksum, and the
-// SHA-256 of its data. A server that is killed while it writes one leaves it unreadable.
+// Snapshots prints a line for each snapshot file in a directory: name, index, term, checksum, and
+// the SHA-256 of its data. A server that is killed while it writes one leaves it unreadable.
 func Snapshots(w io.Writer, dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.snap"))
 	if err != nil {

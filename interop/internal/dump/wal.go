@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// WAL prints the records of all segments in a folder, as etcd's decoder reads them, including
+// WAL prints the records of all segments in a directory, as etcd's decoder reads them, including
 // overwritten entries:
 //
 //	crc 0

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Ground is the faulty disk and clock of one server.
-type Ground struct {
+// Faults controls the faulty disk and clock of one server.
+type Faults struct {
 	library string
 	control *os.File
 }
@@ -23,8 +23,8 @@ const (
 	size    = 16
 )
 
-// New returns a ground without faults. It controls the library through a file at this path.
-func New(library, path string) (*Ground, error) {
+// New returns a control without active faults. It talks to the library through a file at this path.
+func New(library, path string) (*Faults, error) {
 	library, err := filepath.Abs(library)
 	if err != nil {
 		return nil, err
@@ -33,37 +33,37 @@ func New(library, path string) (*Ground, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ground{library, control}, control.Truncate(size)
+	return &Faults{library, control}, control.Truncate(size)
 }
 
 // Environment returns the environment variables that load the library.
-func (g *Ground) Environment() []string {
+func (g *Faults) Environment() []string {
 	return []string{"LD_PRELOAD=" + g.library, "FAULTY=" + g.control.Name()}
 }
 
 // Fill sets whether the disk is full.
-func (g *Ground) Fill(full bool) error {
+func (g *Faults) Fill(full bool) error {
 	var value uint32
 	if full {
 		value = 1
 	}
-	return g.tell(fullAt, binary.LittleEndian.AppendUint32(nil, value))
+	return g.write(fullAt, binary.LittleEndian.AppendUint32(nil, value))
 }
 
 // SlowDown sets the additional time that a sync takes.
-func (g *Ground) SlowDown(by time.Duration) error {
-	return g.tell(syncAt, binary.LittleEndian.AppendUint32(nil, uint32(by.Milliseconds())))
+func (g *Faults) SlowDown(by time.Duration) error {
+	return g.write(syncAt, binary.LittleEndian.AppendUint32(nil, uint32(by.Milliseconds())))
 }
 
 // SetClock moves the wall clock ahead, or back if negative.
-func (g *Ground) SetClock(ahead time.Duration) error {
-	return g.tell(clockAt, binary.LittleEndian.AppendUint64(nil, uint64(ahead)))
+func (g *Faults) SetClock(ahead time.Duration) error {
+	return g.write(clockAt, binary.LittleEndian.AppendUint64(nil, uint64(ahead)))
 }
 
-func (g *Ground) tell(at int64, bytes []byte) error {
+func (g *Faults) write(at int64, bytes []byte) error {
 	_, err := g.control.WriteAt(bytes, at)
 	return err
 }
 
 // Close closes the file. Running servers keep their mapping.
-func (g *Ground) Close() error { return g.control.Close() }
+func (g *Faults) Close() error { return g.control.Close() }

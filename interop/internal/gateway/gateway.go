@@ -115,14 +115,14 @@ func tokenOf(ctx context.Context) string {
 
 // refusal converts the body of a failed call into a gRPC status.
 func refusal(answer []byte) error {
-	var said struct {
+	var message struct {
 		Code    codes.Code
 		Message string
 	}
-	if err := json.Unmarshal(answer, &said); err != nil || said.Code == codes.OK {
+	if err := json.Unmarshal(answer, &message); err != nil || message.Code == codes.OK {
 		return fmt.Errorf("unexpected response: %q", answer)
 	}
-	return status.Error(said.Code, said.Message)
+	return status.Error(message.Code, message.Message)
 }
 
 // NewStream opens a stream.
@@ -175,15 +175,15 @@ func (s *stream) RecvMsg(m any) error {
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
-	var said struct{ Result, Error json.RawMessage }
-	if err := json.Unmarshal(line, &said); err != nil {
+	var message struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal(line, &message); err != nil {
 		return err
 	}
 	switch {
-	case said.Result != nil:
-		return protojson.Unmarshal(said.Result, m.(proto.Message))
-	case said.Error != nil:
-		return refusal(said.Error)
+	case message.Result != nil:
+		return protojson.Unmarshal(message.Result, m.(proto.Message))
+	case message.Error != nil:
+		return refusal(message.Error)
 	default:
 		return errors.Join(fmt.Errorf("neither result nor error: %q", line), refusal(line))
 	}

@@ -1,7 +1,7 @@
 // Package normal normalises the parts of outputs that differ between any two servers, and nothing
 // else:
 //
-//   - addresses and folders, replaced with their role: <client>
+//   - addresses and directories, replaced with their role: <client>
 //   - ids of members, clusters and leases, in hex or decimal, numbered as they appear: <id 3>
 //   - times, database sizes and raft's numbers, by the rules below
 //
@@ -18,30 +18,49 @@ import (
 
 // Normal normalises the outputs of one server. It remembers the ids it has seen.
 type Normal struct {
-	places []string
-	ids    map[uint64]string
+	replacements []string
+	ids          map[uint64]string
+	// known are ids that are recognised in any notation and length.
+	known map[uint64]bool
 }
 
-// New returns a Normal with these places, each followed by its name.
-func New(places ...string) *Normal {
-	n := &Normal{ids: map[uint64]string{}}
-	n.Places(places...)
+// New returns a Normal that replaces these texts, each followed by its replacement.
+func New(replacements ...string) *Normal {
+	n := &Normal{ids: map[uint64]string{}, known: map[uint64]bool{}}
+	n.ReplaceTexts(replacements...)
 	return n
 }
 
-// Places adds further places to the existing ones.
-func (n *Normal) Places(places ...string) { n.places = append(places, n.places...) }
+// ReplaceTexts adds further texts with their replacements.
+func (n *Normal) ReplaceTexts(replacements ...string) {
+	n.replacements = append(replacements, n.replacements...)
+}
+
+// Know registers ids of this server. An id that is not registered is recognised by its length and
+// its context.
+func (n *Normal) Know(ids ...uint64) {
+	for _, id := range ids {
+		n.known[id] = true
+	}
+}
 
 // Text normalises the output of a command.
 func (n *Normal) Text(command []string, text string) string {
-	text = strings.NewReplacer(n.places...).Replace(text)
+	text = strings.NewReplacer(n.replacements...).Replace(text)
 	for _, rule := range rules {
 		if strings.HasPrefix(strings.Join(command, " "), rule.command) {
 			text = rule.pattern.ReplaceAllString(text, rule.with)
 		}
 	}
-	text = hexID.ReplaceAllStringFunc(text, func(id string) string { return n.id(id, 16) })
-	text = decimalID.ReplaceAllStringFunc(text, func(id string) string { return n.id(id, 10) })
+	// All ids in hex are numbered before those in decimal.
+	for _, base := range []int{16, 10} {
+		text = replaceWords(text, func(before, word string) string {
+			if n.baseOf(command, before, word) != base {
+				return word
+			}
+			return n.id(word, base)
+		})
+	}
 	text = members.ReplaceAllStringFunc(text, sortMembers)
 	return tables(text)
 }
@@ -56,22 +75,66 @@ func sortMembers(line string) string {
 	return name + `"` + strings.Join(all, ",") + `"`
 }
 
-// Ids have 64 bits, of which the first byte is rarely zero. Shorter numbers are not ids.
-var (
-	hexID     = regexp.MustCompile(`\b[0-9a-f]{14,16}\b`)
-	decimalID = regexp.MustCompile(`\b[0-9]{17,20}\b`)
+// idWord matches words that may be ids, in hex or decimal. The shortest ones are ids only if known.
+var idWord = regexp.MustCompile(`\b[0-9a-f]{10,20}\b`)
+
+// replaceWords replaces words that may be ids. The function also gets the text before the word.
+func replaceWords(text string, with func(before, word string) string) string {
+	var out strings.Builder
+	end := 0
+	for _, at := range idWord.FindAllStringIndex(text, -1) {
+		out.WriteString(text[end:at[0]])
+		out.WriteString(with(text[:at[0]], text[at[0]:at[1]]))
+		end = at[1]
+	}
+	return out.String() + text[end:]
+}
+
+const (
+	// Ids have 64 bits, of which the first byte is rarely zero. A shorter number is an id only if
+	// known.
+	idDigitsMin = 14
+	hexDigits   = 16
 )
 
-// FirstID returns the first id in a text, in hex.
+// decimalBefore matches the text before a decimal number: JSON, the format "fields", and a
+// protobuf message as text.
+var decimalBefore = regexp.MustCompile(`(":"?|" : |ID:)$`)
+
+// baseOf returns the base of an id, or 0 if the word is not an id. Up to 16 digits, a number may be
+// an id in either base; then a known id decides, or else the text before it.
+func (n *Normal) baseOf(command []string, before, word string) int {
+	hex, hexErr := strconv.ParseUint(word, 16, 64)
+	decimal, decimalErr := strconv.ParseUint(word, 10, 64)
+	switch {
+	case decimalErr == nil && n.known[decimal]:
+		return 10
+	case hexErr == nil && n.known[hex]:
+		return 16
+	case len(word) < idDigitsMin:
+		return 0
+	case len(word) > hexDigits && decimalErr == nil:
+		return 10
+	case len(word) > hexDigits:
+		return 0
+	case decimalErr == nil && !slices.Contains(command, "--hex") && decimalBefore.MatchString(before):
+		return 10
+	}
+	return 16
+}
+
+// FirstID returns the first id in a text, in hex: the first one printed in hex, if there is one.
 func FirstID(text string) string {
-	if hex := hexID.FindString(text); hex != "" {
-		return hex
+	first := ""
+	for _, base := range []int{10, 16} {
+		for _, at := range slices.Backward(idWord.FindAllStringIndex(text, -1)) {
+			if word := text[at[0]:at[1]]; New().baseOf(nil, text[:at[0]], word) == base {
+				id, _ := strconv.ParseUint(word, base, 64)
+				first = fmt.Sprintf("%x", id)
+			}
+		}
 	}
-	id, err := strconv.ParseUint(decimalID.FindString(text), 10, 64)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%x", id)
+	return first
 }
 
 func (n *Normal) id(text string, base int) string {
@@ -120,7 +183,7 @@ var rules = []rule{
 	// The storage version rises to the cluster version some seconds after the start.
 	every(`("storage":)"3\.[57]\.0"`, `$1<storage>`),
 	every(`(?i)("?storage_?version"?\s*:\s*)"3\.[57]\.0"`, `$1<storage>`),
-	of("endpoint status", `(3\.7\.1[ ,│]+)3\.[57]\.0`, `$1<storage>`),
+	of("endpoint status", `(3\.7\.\d+[ ,│]+)3\.[57]\.0`, `$1<storage>`),
 	// Sizes of databases.
 	every(`("(?:dbSize|dbSizeInUse|totalSize)":)"?\d+"?`, `$1<size>`),
 	every(`("(?:DBSize|DBSizeInUse|Size)" : )\d+`, `$1<size>`),

@@ -16,22 +16,38 @@ const (
 	portTries = 100
 )
 
-// given are the ports already returned, on which a server may not listen yet.
-var given sync.Map
+// held are the claims of this process. They are referenced, since the garbage collector closes an
+// unreferenced listener.
+var (
+	mu   sync.Mutex
+	held []net.Listener
+)
 
-// Free returns the address of a free loopback port. It is random, so that concurrent programs
-// rarely choose the same one.
+// Free returns the address of a free loopback port. The port belongs to this process until its end,
+// also while no server listens on it: before its start and during a restart.
 func Free() (string, error) {
 	var err error
 	for range portTries {
-		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
-		if _, taken := given.LoadOrStore(addr, true); taken {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		var claimed, listener net.Listener
+		if claimed, err = claim(port); err != nil {
 			continue
 		}
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", addr); err == nil {
-			return addr, listener.Close()
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		if listener, err = net.Listen("tcp", addr); err != nil {
+			claimed.Close()
+			continue
 		}
+		mu.Lock()
+		held = append(held, claimed)
+		mu.Unlock()
+		return addr, listener.Close()
 	}
 	return "", fmt.Errorf("no free port: %w", err)
+}
+
+// claim reserves a port among all processes that use this package. The claim is an abstract unix
+// socket: it has no file, and the kernel releases it with the process.
+func claim(port int) (net.Listener, error) {
+	return net.Listen("unix", fmt.Sprintf("@bowline-interop-port-%d", port))
 }

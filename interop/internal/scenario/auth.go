@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 const (
@@ -39,10 +39,10 @@ var guarded = []choice{
 	{100, (*Scenario).roleDelete},
 	{1200, (*Scenario).roleGrantPermission},
 	{400, (*Scenario).roleRevokePermission},
-	{100, func(s *Scenario) *Step { return s.call(machine.AuthStatus, &pb.AuthStatusRequest{}) }},
-	{100, func(s *Scenario) *Step { return s.call(machine.AuthEnable, &pb.AuthEnableRequest{}) }},
-	{30, func(s *Scenario) *Step { return s.call(machine.AuthDisable, &pb.AuthDisableRequest{}) }},
-	{200, (*Scenario).lockUp},
+	{100, func(s *Scenario) *Step { return s.call(target.AuthStatus, &pb.AuthStatusRequest{}) }},
+	{100, func(s *Scenario) *Step { return s.call(target.AuthEnable, &pb.AuthEnableRequest{}) }},
+	{30, func(s *Scenario) *Step { return s.call(target.AuthDisable, &pb.AuthDisableRequest{}) }},
+	{200, (*Scenario).enableAuth},
 }
 
 // caller returns the user of a request, which exists and can log in.
@@ -56,7 +56,7 @@ func (s *Scenario) caller() string {
 	case n < 93:
 		return one(s.dice, s.world.able())
 	case n < 96:
-		return machine.Forger
+		return target.Forger
 	default:
 		return ""
 	}
@@ -78,18 +78,18 @@ func (w *world) able() []string {
 // Password returns the password of a user.
 func (s *Scenario) Password(name string) string { return s.world.users[name].password }
 
-// lockUp returns the steps that enable auth.
-func (s *Scenario) lockUp() *Step {
+// enableAuth returns the steps that enable auth.
+func (s *Scenario) enableAuth() *Step {
 	if s.world.authEnabled {
 		return nil
 	}
-	as := func(method machine.Method, request proto.Message) func() *Step {
+	as := func(method target.Method, request proto.Message) func() *Step {
 		return func() *Step { return s.callAs("", method, request) }
 	}
 	return s.then(
-		as(machine.UserAdd, &pb.AuthUserAddRequest{Name: root, Password: s.password()}),
-		as(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: root, Role: root}),
-		as(machine.AuthEnable, &pb.AuthEnableRequest{}),
+		as(target.UserAdd, &pb.AuthUserAddRequest{Name: root, Password: s.password()}),
+		as(target.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: root, Role: root}),
+		as(target.AuthEnable, &pb.AuthEnableRequest{}),
 	)
 }
 
@@ -98,15 +98,15 @@ func (s *Scenario) showMarker(name string) []func() *Step {
 	if name == "" || name == root {
 		return nil
 	}
-	as := func(method machine.Method, request proto.Message) func() *Step {
+	as := func(method target.Method, request proto.Message) func() *Step {
 		return func() *Step { return s.callAs(s.admin(), method, request) }
 	}
 	return []func() *Step{
-		as(machine.RoleAdd, &pb.AuthRoleAddRequest{Name: markerRole}),
-		as(machine.RoleGrantPermission, &pb.AuthRoleGrantPermissionRequest{
-			Name: markerRole, Perm: &authpb.Permission{Key: []byte(machine.MarkerKey), PermType: authpb.Permission_READ},
+		as(target.RoleAdd, &pb.AuthRoleAddRequest{Name: markerRole}),
+		as(target.RoleGrantPermission, &pb.AuthRoleGrantPermissionRequest{
+			Name: markerRole, Perm: &authpb.Permission{Key: []byte(target.MarkerKey), PermType: authpb.Permission_READ},
 		}),
-		as(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: name, Role: markerRole}),
+		as(target.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: name, Role: markerRole}),
 	}
 }
 
@@ -139,17 +139,17 @@ func (s *Scenario) userAdd() *Step {
 			request.Password = ""
 		}
 	}
-	return s.call(machine.UserAdd, request)
+	return s.call(target.UserAdd, request)
 }
 
 func (s *Scenario) userGet() *Step {
-	return s.call(machine.UserGet, &pb.AuthUserGetRequest{Name: s.userName()})
+	return s.call(target.UserGet, &pb.AuthUserGetRequest{Name: s.userName()})
 }
 
-func (s *Scenario) userList() *Step { return s.call(machine.UserList, &pb.AuthUserListRequest{}) }
+func (s *Scenario) userList() *Step { return s.call(target.UserList, &pb.AuthUserListRequest{}) }
 
 func (s *Scenario) userDelete() *Step {
-	return s.call(machine.UserDelete, &pb.AuthUserDeleteRequest{Name: s.userName()})
+	return s.call(target.UserDelete, &pb.AuthUserDeleteRequest{Name: s.userName()})
 }
 
 func (s *Scenario) userChangePassword() *Step {
@@ -157,29 +157,29 @@ func (s *Scenario) userChangePassword() *Step {
 	if request.Name != root && s.dice.chance(100) {
 		request.Password = ""
 	}
-	return s.call(machine.UserChangePassword, request)
+	return s.call(target.UserChangePassword, request)
 }
 
 func (s *Scenario) userGrantRole() *Step {
-	return s.call(machine.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: s.userName(), Role: s.roleName()})
+	return s.call(target.UserGrantRole, &pb.AuthUserGrantRoleRequest{User: s.userName(), Role: s.roleName()})
 }
 
 func (s *Scenario) userRevokeRole() *Step {
-	return s.call(machine.UserRevokeRole, &pb.AuthUserRevokeRoleRequest{Name: s.userName(), Role: s.roleName()})
+	return s.call(target.UserRevokeRole, &pb.AuthUserRevokeRoleRequest{Name: s.userName(), Role: s.roleName()})
 }
 
 func (s *Scenario) roleAdd() *Step {
-	return s.call(machine.RoleAdd, &pb.AuthRoleAddRequest{Name: s.roleName()})
+	return s.call(target.RoleAdd, &pb.AuthRoleAddRequest{Name: s.roleName()})
 }
 
 func (s *Scenario) roleGet() *Step {
-	return s.call(machine.RoleGet, &pb.AuthRoleGetRequest{Role: s.roleName()})
+	return s.call(target.RoleGet, &pb.AuthRoleGetRequest{Role: s.roleName()})
 }
 
-func (s *Scenario) roleList() *Step { return s.call(machine.RoleList, &pb.AuthRoleListRequest{}) }
+func (s *Scenario) roleList() *Step { return s.call(target.RoleList, &pb.AuthRoleListRequest{}) }
 
 func (s *Scenario) roleDelete() *Step {
-	return s.call(machine.RoleDelete, &pb.AuthRoleDeleteRequest{Role: s.roleName()})
+	return s.call(target.RoleDelete, &pb.AuthRoleDeleteRequest{Role: s.roleName()})
 }
 
 func (s *Scenario) roleGrantPermission() *Step {
@@ -188,7 +188,7 @@ func (s *Scenario) roleGrantPermission() *Step {
 		key := s.key()
 		request.Perm = &authpb.Permission{Key: key, RangeEnd: s.anyEnd(key), PermType: authpb.Permission_Type(s.enum(3))}
 	}
-	return s.call(machine.RoleGrantPermission, request)
+	return s.call(target.RoleGrantPermission, request)
 }
 
 func (s *Scenario) roleRevokePermission() *Step {
@@ -197,7 +197,7 @@ func (s *Scenario) roleRevokePermission() *Step {
 	if s.dice.chance(700) {
 		request.RangeEnd = s.anyEnd(key)
 	}
-	return s.call(machine.RoleRevokePermission, request)
+	return s.call(target.RoleRevokePermission, request)
 }
 
 // learnAuth records a change of users that etcd has applied.

@@ -5,7 +5,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // maxLeaseTTL is the longest TTL that etcd grants.
@@ -37,7 +37,7 @@ func (s *Scenario) grant() *Step {
 	if request.TTL > maxLeaseTTL && s.dice.chance(300) {
 		request.ID = 0
 	}
-	return s.call(machine.LeaseGrant, request)
+	return s.call(target.LeaseGrant, request)
 }
 
 func (s *Scenario) ttl() int64 {
@@ -45,21 +45,21 @@ func (s *Scenario) ttl() int64 {
 	case n < 75:
 		return s.dice.between(3600, 100000)
 	case n < 90:
-		return one(s.dice, []int64{0, 1, -1, machine.MinLeaseTTL - 1, machine.MinLeaseTTL, math.MinInt64})
+		return one(s.dice, []int64{0, 1, -1, target.MinLeaseTTL - 1, target.MinLeaseTTL, math.MinInt64})
 	default:
 		return one(s.dice, []int64{maxLeaseTTL, maxLeaseTTL + 1, math.MaxInt64})
 	}
 }
 
-func (s *Scenario) revoke() *Step { return s.call(machine.LeaseRevoke, revokeOf(s.knownLease())) }
+func (s *Scenario) revoke() *Step { return s.call(target.LeaseRevoke, revokeOf(s.knownLease())) }
 
 func revokeOf(id int64) *pb.LeaseRevokeRequest { return &pb.LeaseRevokeRequest{ID: id} }
 
 func (s *Scenario) timeToLive() *Step {
-	return s.call(machine.LeaseTimeToLive, &pb.LeaseTimeToLiveRequest{ID: s.knownLease(), Keys: s.dice.chance(700)})
+	return s.call(target.LeaseTimeToLive, &pb.LeaseTimeToLiveRequest{ID: s.knownLease(), Keys: s.dice.chance(700)})
 }
 
-func (s *Scenario) leases() *Step { return s.call(machine.LeaseLeases, &pb.LeaseLeasesRequest{}) }
+func (s *Scenario) leases() *Step { return s.call(target.LeaseLeases, &pb.LeaseLeasesRequest{}) }
 
 func (s *Scenario) knownLease() int64 {
 	if len(s.world.leases) == 0 || s.dice.chance(150) {

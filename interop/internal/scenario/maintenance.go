@@ -5,30 +5,83 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // rememberedHashes is the number of compactions whose hashes a server caches.
 const rememberedHashes = 10
 
 // compact settles first, since a compaction determines the prev_kv that a watcher gets, and waits
-// for the previous compaction, since that determines whether a hash is cached.
+// for the previous compaction, since that determines whether a hash is cached. The hashes around
+// its revision are compared before it and after it.
 func (s *Scenario) compact() *Step {
-	request := &pb.CompactionRequest{Revision: s.compactRevision(), Physical: s.dice.chance(400)}
-	return s.then(s.settle, s.finishCompaction, func() *Step {
+	return s.compactAt(s.compactRevision(), s.dice.chance(400))
+}
+
+func (s *Scenario) compactAt(revision int64, physical bool) *Step {
+	steps := append([]func() *Step{s.settle, s.finishCompaction}, s.hashesAround(revision)...)
+	steps = append(steps, func() *Step {
 		if s.world.compacting {
 			return nil
 		}
-		return s.call(machine.Compact, request)
+		return s.call(target.Compact, &pb.CompactionRequest{Revision: revision, Physical: physical})
+	}, s.finishCompaction)
+	return s.then(append(steps, s.hashesAround(revision)...)...)
+}
+
+// hashesAround returns the hashes at a revision, before it and after it.
+func (s *Scenario) hashesAround(revision int64) []func() *Step {
+	return []func() *Step{s.hashAt(revision - 1), s.hashAt(revision), s.hashAt(revision + 1)}
+}
+
+func (s *Scenario) hashAt(revision int64) func() *Step {
+	return func() *Step {
+		outside := revision < 1 || revision > s.world.revision
+		if outside || s.world.compacting || s.forgot(revision) {
+			return nil
+		}
+		return s.callAs(s.admin(), target.HashKV, &pb.HashKVRequest{Revision: revision})
+	}
+}
+
+// emptied deletes all keys at once, even the marker, and compacts at that revision or near it: a
+// store that keeps tombstones alone is hashed by rules of its own. Some keys may follow.
+func (s *Scenario) emptied() *Step {
+	as := func(method target.Method, request proto.Message) func() *Step {
+		return func() *Step { return s.callAs(s.admin(), method, request) }
+	}
+	// Without a settle step in between, which would write the marker.
+	steps := []func() *Step{s.settle, s.finishCompaction}
+	for range s.dice.below(4) {
+		steps = append(steps, as(target.Put, &pb.PutRequest{Key: one(s.dice, keys), Value: one(s.dice, values)}))
+	}
+	steps = append(steps, as(target.DeleteRange, &pb.DeleteRangeRequest{Key: []byte{0}, RangeEnd: []byte{0}}))
+	before, after := s.dice.between(0, 2), s.dice.between(0, 2)
+	steps = append(steps, func() *Step {
+		tombstone := s.world.revision
+		var then []func() *Step
+		for range after {
+			then = append(then, as(target.Put, &pb.PutRequest{Key: one(s.dice, keys), Value: one(s.dice, values)}))
+		}
+		for at := max(tombstone-before, s.world.compacted+1); at <= tombstone+after; at++ {
+			then = append(then, s.hashesAround(at)...)
+			then = append(then, as(target.Compact, &pb.CompactionRequest{Revision: at, Physical: true}))
+			then = append(then, s.hashesAround(at)...)
+		}
+		return s.then(then...)
 	})
+	return s.then(steps...)
 }
 
 func (s *Scenario) compactRevision() int64 {
 	w := &s.world
 	switch n := s.dice.below(100); {
-	case n < 50:
+	case n < 35:
 		return s.dice.between(max(w.compacted, 0), w.revision)
+	case n < 50 && len(w.tombstones) > 0:
+		return one(s.dice, w.tombstones)
 	case n < 70:
 		return w.revision - s.dice.between(0, 5)
 	default:
@@ -47,7 +100,7 @@ func (s *Scenario) finishCompaction() *Step {
 	if !s.world.compacting {
 		return nil
 	}
-	return s.callAs(s.admin(), machine.Compact, &pb.CompactionRequest{Revision: s.world.compacted, Physical: true})
+	return s.callAs(s.admin(), target.Compact, &pb.CompactionRequest{Revision: s.world.compacted, Physical: true})
 }
 
 func (s *Scenario) hash() *Step {
@@ -56,7 +109,7 @@ func (s *Scenario) hash() *Step {
 		if s.world.compacting || s.forgot(request.Revision) {
 			return nil
 		}
-		return s.call(machine.HashKV, request)
+		return s.call(target.HashKV, request)
 	})
 }
 
@@ -89,22 +142,23 @@ func (s *Scenario) alarms() *Step {
 		MemberID: uint64(d.below(3)),
 	}
 	if request.Action != pb.AlarmRequest_ACTIVATE {
-		return s.call(machine.Alarm, request)
+		return s.call(target.Alarm, request)
 	}
 	return s.then(s.settle, s.endShortLease, func() *Step {
 		s.alarmed = 5 + d.below(25)
-		return s.call(machine.Alarm, request)
+		return s.call(target.Alarm, request)
 	})
 }
 
-// endShortLease revokes short leases before the alarm prevents it.
+// endShortLease revokes short leases: before an alarm prevents it, and before they expire while a
+// server does not run.
 func (s *Scenario) endShortLease() *Step {
 	id := s.world.overdue(math.MaxInt)
 	if id == 0 {
 		return nil
 	}
 	s.then(s.endShortLease)
-	return s.callAs(s.admin(), machine.LeaseRevoke, revokeOf(id))
+	return s.callAs(s.admin(), target.LeaseRevoke, revokeOf(id))
 }
 
 // whileAlarmed sends requests that an alarm may block, and finally disarms it.
@@ -115,9 +169,9 @@ func (s *Scenario) whileAlarmed() *Step {
 	}
 	for _, alarm := range s.world.alarms {
 		request := &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.Alarm, MemberID: alarm.MemberID}
-		s.next = append(s.next, func() *Step { return s.callAs(s.admin(), machine.Alarm, request) })
+		s.next = append(s.next, func() *Step { return s.callAs(s.admin(), target.Alarm, request) })
 	}
-	return s.callAs(s.admin(), machine.Alarm, &pb.AlarmRequest{})
+	return s.callAs(s.admin(), target.Alarm, &pb.AlarmRequest{})
 }
 
 func (s *Scenario) duringAlarm() *weighted {
@@ -130,15 +184,15 @@ func (s *Scenario) duringAlarm() *weighted {
 		{5, (*Scenario).revoke},
 		{3, (*Scenario).timeToLive},
 		{3, func(s *Scenario) *Step {
-			return s.call(machine.Compact, &pb.CompactionRequest{Revision: s.world.revision + 1})
+			return s.call(target.Compact, &pb.CompactionRequest{Revision: s.world.revision + 1})
 		}},
 		{3, func(s *Scenario) *Step {
-			return s.call(machine.Alarm, &pb.AlarmRequest{
+			return s.call(target.Alarm, &pb.AlarmRequest{
 				Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType(s.dice.below(3)), MemberID: uint64(s.dice.below(3)),
 			})
 		}},
 		{3, func(s *Scenario) *Step {
-			return s.call(machine.Alarm, &pb.AlarmRequest{Alarm: pb.AlarmType(s.dice.below(3))})
+			return s.call(target.Alarm, &pb.AlarmRequest{Alarm: pb.AlarmType(s.dice.below(3))})
 		}},
 	})
 }

@@ -5,10 +5,10 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
-func (s *Scenario) put() *Step { return s.call(machine.Put, s.putRequest()) }
+func (s *Scenario) put() *Step { return s.call(target.Put, s.putRequest()) }
 
 func (s *Scenario) putRequest() *pb.PutRequest {
 	d := s.dice
@@ -30,7 +30,7 @@ func (s *Scenario) putRequest() *pb.PutRequest {
 	return request
 }
 
-func (s *Scenario) deleteRange() *Step { return s.call(machine.DeleteRange, s.deleteRequest()) }
+func (s *Scenario) deleteRange() *Step { return s.call(target.DeleteRange, s.deleteRequest()) }
 
 func (s *Scenario) deleteRequest() *pb.DeleteRangeRequest {
 	key := s.key()
@@ -42,7 +42,7 @@ func (s *Scenario) deleteRequest() *pb.DeleteRangeRequest {
 	return request
 }
 
-func (s *Scenario) rangeKeys() *Step { return s.call(machine.Range, s.rangeRequest()) }
+func (s *Scenario) rangeKeys() *Step { return s.call(target.Range, s.rangeRequest()) }
 
 func (s *Scenario) rangeRequest() *pb.RangeRequest {
 	d, key := s.dice, s.key()

@@ -10,7 +10,7 @@
 //     flight: a settle step precedes such a step
 //   - hashes during a compaction: the scenario waits for its end
 //   - inverted ranges by users without permission to read all keys
-//   - requests that crash a server (see spare and alarms)
+//   - requests that crash a server (see dropCrashingPuts and alarms)
 package scenario
 
 import (
@@ -19,7 +19,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // Kind is the kind of a step.
@@ -32,7 +32,7 @@ const (
 	Watch
 	// Settle writes the marker and waits until all streams have delivered it.
 	Settle
-	// Restart ends all streams and restarts the machines that can restart.
+	// Restart ends all streams and restarts the servers that can restart.
 	Restart
 	// Expire waits until a lease has expired on both sides.
 	Expire
@@ -41,7 +41,7 @@ const (
 // Step is one action on both sides.
 type Step struct {
 	Kind    Kind
-	Method  machine.Method
+	Method  target.Method
 	User    string
 	Stream  uint32
 	Request proto.Message
@@ -52,9 +52,9 @@ type Step struct {
 func (s Step) String() string {
 	switch s.Kind {
 	case Call:
-		return fmt.Sprintf("%s by %q\n%s", s.Method, s.User, machine.Text(s.Request))
+		return fmt.Sprintf("%s by %q\n%s", s.Method, s.User, target.Text(s.Request))
 	case Watch:
-		return fmt.Sprintf("Watch on stream %d by %q\n%s", s.Stream, s.User, machine.Text(s.Request))
+		return fmt.Sprintf("Watch on stream %d by %q\n%s", s.Stream, s.User, target.Text(s.Request))
 	case Settle:
 		return "Settle"
 	case Expire:
@@ -124,7 +124,7 @@ func (s *Scenario) draw() *Step {
 	case s.unsettled > settleEvery:
 		return s.settle()
 	case s.world.overdue(s.steps) != 0:
-		return s.callAs(s.admin(), machine.LeaseRevoke, revokeOf(s.world.overdue(s.steps)))
+		return s.callAs(s.admin(), target.LeaseRevoke, revokeOf(s.world.overdue(s.steps)))
 	default:
 		return s.kinds.pick(s.dice)(s)
 	}
@@ -142,17 +142,18 @@ func (s *Scenario) settle() *Step {
 }
 
 // call returns a request by a random user.
-func (s *Scenario) call(method machine.Method, request proto.Message) *Step {
+func (s *Scenario) call(method target.Method, request proto.Message) *Step {
 	return s.callAs(s.caller(), method, request)
 }
 
-func (s *Scenario) callAs(user string, method machine.Method, request proto.Message) *Step {
+func (s *Scenario) callAs(user string, method target.Method, request proto.Message) *Step {
 	return &Step{Kind: Call, Method: method, User: user, Request: request}
 }
 
-// restart compares the state restored from the files. Streams do not survive it.
+// restart compares the state restored from the files. Streams do not survive it. A short lease
+// could expire on one side only, since the restarts take different times.
 func (s *Scenario) restart() *Step {
-	return s.then(s.settle, func() *Step { return &Step{Kind: Restart} })
+	return s.then(s.endShortLease, s.settle, func() *Step { return &Step{Kind: Restart} })
 }
 
 // choice is a kind of step with its weight.
@@ -172,6 +173,7 @@ var plain = []choice{
 	{300, (*Scenario).timeToLive},
 	{60, (*Scenario).leases},
 	{150, (*Scenario).compact},
+	{20, (*Scenario).emptied},
 	{150, (*Scenario).hash},
 	{400, (*Scenario).watch},
 	{200, (*Scenario).cancel},

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // play runs a scenario in which every request fails.
@@ -18,7 +18,7 @@ func play(s *Scenario, steps int, see func(Step)) {
 		see(step)
 		switch step.Kind {
 		case Call:
-			s.Learn(step, machine.Answer{Code: codes.Unknown, Text: "no"})
+			s.Learn(step, target.Answer{Code: codes.Unknown, Text: "no"})
 		case Restart:
 			s.LearnRestart()
 		}
@@ -36,7 +36,7 @@ func TestASeedDeterminesTheSequence(t *testing.T) {
 			if step.Request != nil && !proto.Equal(step.Request, again.Request) {
 				t.Fatalf("got step\n%s\nwant\n%s", step, again)
 			}
-			other.Learn(again, machine.Answer{Code: codes.Unknown, Text: "no"})
+			other.Learn(again, target.Answer{Code: codes.Unknown, Text: "no"})
 			if again.Kind == Restart {
 				other.LearnRestart()
 			}
@@ -59,7 +59,7 @@ func TestNeighbouringSeedsGiveDifferentSequences(t *testing.T) {
 }
 
 func TestEveryMethodIsUsed(t *testing.T) {
-	seen := map[machine.Method]bool{}
+	seen := map[target.Method]bool{}
 	kinds := map[Kind]bool{}
 	play(New(1, true), 20000, func(step Step) {
 		kinds[step.Kind] = true
@@ -67,16 +67,16 @@ func TestEveryMethodIsUsed(t *testing.T) {
 			seen[step.Method] = true
 		}
 	})
-	for method := machine.Range; method <= machine.RoleRevokePermission; method++ {
-		if method > machine.HashKV && method < machine.AuthEnable {
+	for method := target.Range; method <= target.RoleRevokePermission; method++ {
+		if method > target.HashKV && method < target.AuthEnable {
 			continue
 		}
 		if !seen[method] {
 			t.Errorf("%s is never used", method)
 		}
 	}
-	for _, method := range []machine.Method{
-		machine.Alarm, machine.LeaseKeepAlive, machine.RangeStream, machine.Authenticate, machine.Defragment,
+	for _, method := range []target.Method{
+		target.Alarm, target.LeaseKeepAlive, target.RangeStream, target.Authenticate, target.Defragment,
 	} {
 		if !seen[method] {
 			t.Errorf("%s is never used", method)
@@ -178,16 +178,16 @@ func TestSpareRemovesOnlyPutsOfDeletedKeys(t *testing.T) {
 			t.Errorf("%s: crashes is %t", what, !c.taken)
 		}
 		before := proto.Clone(request)
-		spare(request)
+		dropCrashingPuts(request)
 		if crashes(request) || proto.Equal(before, request) == c.taken {
-			t.Errorf("%s: %s", what, machine.Text(request))
+			t.Errorf("%s: %s", what, target.Text(request))
 		}
 	}
 }
 
 func TestAShortLeaseIsRevokedInTime(t *testing.T) {
 	s := New(1, false)
-	s.Learn(Step{Request: &pb.LeaseGrantRequest{ID: 9, TTL: 1}}, machine.Answer{Reply: &pb.LeaseGrantResponse{}})
+	s.Learn(Step{Request: &pb.LeaseGrantRequest{ID: 9, TTL: 1}}, target.Answer{Reply: &pb.LeaseGrantResponse{}})
 	for range shortLife + settleEvery {
 		step := s.Next()
 		if revoke, ok := step.Request.(*pb.LeaseRevokeRequest); ok && revoke.ID == 9 {
@@ -199,8 +199,8 @@ func TestAShortLeaseIsRevokedInTime(t *testing.T) {
 
 func TestHashRequestsWaitForACompaction(t *testing.T) {
 	s := New(1, false)
-	s.Learn(Step{Request: &pb.PutRequest{}}, machine.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{Revision: 9}}})
-	s.Learn(Step{Request: &pb.CompactionRequest{Revision: 5}}, machine.Answer{Reply: &pb.CompactionResponse{}})
+	s.Learn(Step{Request: &pb.PutRequest{}}, target.Answer{Reply: &pb.PutResponse{Header: &pb.ResponseHeader{Revision: 9}}})
+	s.Learn(Step{Request: &pb.CompactionRequest{Revision: 5}}, target.Answer{Reply: &pb.CompactionResponse{}})
 	for range 5000 {
 		step := s.Next()
 		switch request := step.Request.(type) {

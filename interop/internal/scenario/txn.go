@@ -6,7 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 const (
@@ -26,9 +26,9 @@ func (s *Scenario) txn() *Step {
 	case s.dice.chance(100):
 		readOnly(request)
 	}
-	spare(request)
+	dropCrashingPuts(request)
 	fit(request)
-	return s.call(machine.Txn, request)
+	return s.call(target.Txn, request)
 }
 
 func (s *Scenario) txnRequest(depth int) *pb.TxnRequest {
@@ -155,27 +155,27 @@ func readOnly(request *pb.TxnRequest) {
 	}
 }
 
-// spare removes operations that crash etcd: a put of a key after a delete to the end of all keys,
-// in one transaction. etcd's check that a transaction does not delete and put the same key misses
-// such a range end. If the put ignores the value or lease, applying it finds no previous one.
-// Moreover, a compaction at that revision keeps the tombstone and drops the value, and the next
-// read fails.
-func spare(request *pb.TxnRequest) { spareAfter(request, nil) }
+// dropCrashingPuts removes operations that crash etcd: a put of a key after a delete to the end of
+// all keys, in one transaction. etcd's check that a transaction does not delete and put the same
+// key misses such a range end. If the put ignores the value or lease, applying it finds no previous
+// one. Moreover, a compaction at that revision keeps the tombstone and drops the value, and the
+// next read fails.
+func dropCrashingPuts(request *pb.TxnRequest) { dropCrashingPutsAfter(request, nil) }
 
-// spareAfter spares etcd after operations that may have deleted all keys from `deleted` on, nil for
-// none. It returns the same bound for the operations after the request: which branch runs is
-// unknown.
-func spareAfter(request *pb.TxnRequest, deleted []byte) []byte {
-	return lower(spareOps(request.Success, deleted), spareOps(request.Failure, deleted))
+// dropCrashingPutsAfter does so behind operations that may have deleted all keys from `deleted` on,
+// nil for none. It returns the same bound for the operations after the request: which branch runs
+// is unknown.
+func dropCrashingPutsAfter(request *pb.TxnRequest, deleted []byte) []byte {
+	return lower(dropCrashingOps(request.Success, deleted), dropCrashingOps(request.Failure, deleted))
 }
 
-func spareOps(ops []*pb.RequestOp, deleted []byte) []byte {
+func dropCrashingOps(ops []*pb.RequestOp, deleted []byte) []byte {
 	for _, op := range ops {
 		if remove := op.GetRequestDeleteRange(); bytes.Equal(remove.GetRangeEnd(), []byte{0}) {
 			deleted = lower(deleted, remove.Key)
 		}
 		if inner := op.GetRequestTxn(); inner != nil {
-			deleted = spareAfter(inner, deleted)
+			deleted = dropCrashingPutsAfter(inner, deleted)
 		}
 		if put := op.GetRequestPut(); put != nil && deleted != nil && bytes.Compare(put.Key, deleted) >= 0 {
 			op.Request = rangeOp(&pb.RangeRequest{Key: put.Key}).Request

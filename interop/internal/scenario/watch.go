@@ -7,7 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 	"bowline/interop/internal/workload"
 )
 
@@ -37,7 +37,7 @@ func (s *Scenario) openStream() *Step {
 	stream := &stream{number: s.world.nextStream, user: s.watcher()}
 	marker := func() *Step {
 		s.world.streams = append(s.world.streams, stream)
-		return s.create(stream, &pb.WatchCreateRequest{Key: []byte(machine.MarkerKey), WatchId: machine.MarkerID})
+		return s.create(stream, &pb.WatchCreateRequest{Key: []byte(target.MarkerKey), WatchId: target.MarkerID})
 	}
 	return s.then(append(s.showMarker(stream.user), marker)...)
 }
@@ -98,17 +98,17 @@ func (s *Scenario) bulk() *Step {
 	first := s.world.revision + 1
 	var steps []func() *Step
 	for i := range bulkValues {
-		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, s.largePut(i)) })
+		steps = append(steps, func() *Step { return s.callAs(s.admin(), target.Put, s.largePut(i)) })
 	}
 	again := &pb.TxnRequest{}
 	for i := range bulkPuts {
 		op := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: s.largePut(i)}}
 		again.Success = append(again.Success, op)
 	}
-	steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Txn, again) })
+	steps = append(steps, func() *Step { return s.callAs(s.admin(), target.Txn, again) })
 	cleared := &pb.DeleteRangeRequest{Key: []byte("foo/"), RangeEnd: []byte("foo0")}
 	return s.then(append(steps, s.watchFrom(first, true), s.watchFrom(first, s.dice.chance(500)),
-		func() *Step { return s.callAs(s.admin(), machine.DeleteRange, cleared) })...)
+		func() *Step { return s.callAs(s.admin(), target.DeleteRange, cleared) })...)
 }
 
 // largePut puts one of the keys that bulk deletes.
@@ -127,7 +127,7 @@ func (s *Scenario) history() *Step {
 	var steps []func() *Step
 	for range longHistory {
 		put := &pb.PutRequest{Key: one(s.dice, keys), Value: one(s.dice, values)}
-		steps = append(steps, func() *Step { return s.callAs(s.admin(), machine.Put, put) })
+		steps = append(steps, func() *Step { return s.callAs(s.admin(), target.Put, put) })
 	}
 	return s.then(append(steps, s.watchFrom(first, true), s.watchFrom(first, false))...)
 }

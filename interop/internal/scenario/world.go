@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 
-	"bowline/interop/internal/machine"
+	"bowline/interop/internal/target"
 )
 
 // world is the state of etcd as known from its responses.
@@ -17,6 +17,8 @@ type world struct {
 	compacted int64
 	// compactions are the compacted revisions, whose hashes a server caches.
 	compactions []int64
+	// tombstones are the last revisions at which a request deleted keys.
+	tombstones []int64
 	// compacting is set while a compaction may be running.
 	compacting bool
 	// forgotten is the last compaction before a restart. Only one side caches hashes up to it.
@@ -57,7 +59,7 @@ func newWorld() world {
 }
 
 // Learn records etcd's response to a step.
-func (s *Scenario) Learn(step Step, answer machine.Answer) {
+func (s *Scenario) Learn(step Step, answer target.Answer) {
 	w := &s.world
 	if compact, ok := step.Request.(*pb.CompactionRequest); ok {
 		w.learnCompaction(compact, answer)
@@ -69,6 +71,8 @@ func (s *Scenario) Learn(step Step, answer machine.Answer) {
 		w.revision = max(w.revision, header.Revision)
 	}
 	switch request := step.Request.(type) {
+	case *pb.DeleteRangeRequest:
+		w.learnDeletion(answer.Reply.(*pb.DeleteRangeResponse))
 	case *pb.LeaseGrantRequest:
 		w.leases = append(w.leases, newLease(request, s.steps))
 	case *pb.LeaseRevokeRequest:
@@ -84,7 +88,7 @@ func (w *world) forgetLease(id int64) {
 	w.leases = slices.DeleteFunc(w.leases, func(l lease) bool { return l.id == id })
 }
 
-func headerOf(answer machine.Answer) *pb.ResponseHeader {
+func headerOf(answer target.Answer) *pb.ResponseHeader {
 	if reply, ok := answer.Reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 		return reply.GetHeader()
 	}
@@ -93,7 +97,7 @@ func headerOf(answer machine.Answer) *pb.ResponseHeader {
 
 // learnCompaction relies on the fact that a physical compaction waits for the running one, even if
 // it has nothing to do.
-func (w *world) learnCompaction(request *pb.CompactionRequest, answer machine.Answer) {
+func (w *world) learnCompaction(request *pb.CompactionRequest, answer target.Answer) {
 	switch {
 	case answer.Code == codes.OK:
 		w.compacted = request.Revision
@@ -102,6 +106,17 @@ func (w *world) learnCompaction(request *pb.CompactionRequest, answer machine.An
 	case request.Physical && answer.Text == rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):
 		w.compacting = false
 	}
+}
+
+// rememberedTombstones is the number of recent deletions to compact at.
+const rememberedTombstones = 5
+
+func (w *world) learnDeletion(reply *pb.DeleteRangeResponse) {
+	if reply.Deleted == 0 {
+		return
+	}
+	w.tombstones = append(w.tombstones, reply.Header.Revision)
+	w.tombstones = w.tombstones[max(0, len(w.tombstones)-rememberedTombstones):]
 }
 
 func (w *world) learnAlarm(request *pb.AlarmRequest, reply *pb.AlarmResponse) {
@@ -117,7 +132,7 @@ func (w *world) learnAlarm(request *pb.AlarmRequest, reply *pb.AlarmResponse) {
 
 // LearnWatch records etcd's response to the creation of a watch.
 func (s *Scenario) LearnWatch(step Step, created *pb.WatchResponse) {
-	if created == nil || created.Canceled || created.WatchId == machine.MarkerID {
+	if created == nil || created.Canceled || created.WatchId == target.MarkerID {
 		return
 	}
 	for _, stream := range s.world.streams {
@@ -144,7 +159,7 @@ func (w *world) overdue(step int) int64 {
 }
 
 func newLease(request *pb.LeaseGrantRequest, step int) lease {
-	if request.TTL <= machine.MinLeaseTTL {
+	if request.TTL <= target.MinLeaseTTL {
 		return lease{request.ID, step + shortLife}
 	}
 	return lease{request.ID, 0}

@@ -18,7 +18,7 @@
 //	server stop | kill | start [FLAG...]      keeps the data directory
 //	server on $dir/restored                   restarts on another data directory
 //
-// Predefined are $dir, a folder for files, $endpoint and $peer, the server's addresses, and
+// Predefined are $dir, a directory for files, $endpoint and $peer, the server's addresses, and
 // $member, its id.
 package script
 

@@ -130,7 +130,7 @@ func (p *Presence) Write(out io.Writer, version string) {
 	fmt.Fprintf(out, "\n## Messages of proto3 syntax\n\n| message | seen | fields present although zero | order |\n| --- | ---: | --- | --- |\n")
 	for _, name := range names {
 		if table := p.tables[name]; table.kind.Syntax() == protoreflect.Proto3 {
-			fmt.Fprintf(out, "| %s | %d | %s | %s |\n", name, table.messages, table.surprises(), table.orderText())
+			fmt.Fprintf(out, "| %s | %d | %s | %s |\n", name, table.messages, table.zeroFields(), table.orderText())
 		}
 	}
 }
@@ -164,10 +164,10 @@ func (t *table) fieldName(number protowire.Number) string {
 	if known := t.kind.Fields().ByNumber(number); known != nil {
 		return string(known.Name())
 	}
-	return "(unknown to 3.7.1)"
+	return "(unknown to 3.7)"
 }
 
-func (t *table) surprises() string {
+func (t *table) zeroFields() string {
 	var found []string
 	for _, number := range t.numbers() {
 		if seen := t.fields[number]; seen != nil && seen.zero > 0 {

@@ -154,11 +154,11 @@ leases() {
     call 'grant twice' /v3/lease/grant '{"ID":"76","TTL":"100"}'
     call 'revoke the first' /v3/lease/revoke '{"ID":"76"}'
     # A curl takes its time to start, so this lease is longer than those of other programs.
-    call 'grant another' /v3/lease/grant '{"ID":"77","TTL":"4"}'
+    call 'grant another' /v3/lease/grant '{"ID":"77","TTL":"8"}'
     call 'put with a lease' /v3/kv/put '{"key":"ci9s","value":"bA==","lease":"77"}'
     local begun=$SECONDS
-    while ((SECONDS - begun < 6)); do
-        to /v3/lease/keepalive --data '{"ID":"77"}' | grep --quiet '"TTL":"4"'
+    while ((SECONDS - begun < 10)); do
+        to /v3/lease/keepalive --data '{"ID":"77"}' | grep --quiet '"TTL":"8"'
         sleep 0.3
     done
     call 'kept alive' /v3/lease/keepalive '{"ID":"77"}'

@@ -115,13 +115,13 @@ func take(events clientv3.WatchChan, count int) string {
 }
 
 func leases(ctx context.Context, client *clientv3.Client) {
-	lease := program.Got(client.Grant(ctx, 3))
+	lease := program.Got(client.Grant(ctx, 6))
 	put := program.Got(client.Put(ctx, "r/l", "leased", clientv3.WithLease(lease.ID)))
 	left := program.Got(client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()))
 	program.Step("lease", "%d s, granted %d s, keys %s", lease.TTL, left.GrantedTTL, left.Keys)
 	keeping, cancel := context.WithCancel(ctx)
 	alive := program.Got(client.KeepAlive(keeping, lease.ID))
-	for begun := time.Now(); time.Since(begun) < 4*time.Second; {
+	for begun := time.Now(); time.Since(begun) < 8*time.Second; {
 		<-alive
 	}
 	program.Step("kept alive", "%s", list(program.Got(client.Get(ctx, "r/l"))))
@@ -213,11 +213,11 @@ func users(ctx context.Context, client *clientv3.Client) {
 }
 
 func strangers(ctx context.Context) {
-	nobody := program.Got(connect(ctx, "", ""))
-	defer nobody.Close()
-	_, err := nobody.Get(ctx, "r/a")
+	anonymous := program.Got(connect(ctx, "", ""))
+	defer anonymous.Close()
+	_, err := anonymous.Get(ctx, "r/a")
 	program.Step("nobody", "%v", err)
-	_, err = nobody.Put(ctx, "r/a", "x")
+	_, err = anonymous.Put(ctx, "r/a", "x")
 	program.Step("nobody puts", "%v", err)
 	_, err = connect(ctx, "root", "wrong")
 	program.Step("wrong password", "%v", err)

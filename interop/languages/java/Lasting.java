@@ -74,7 +74,7 @@ final class Lasting {
         KV kv = client.getKVClient();
         Lease leases = client.getLeaseClient();
         var key = Program.bytes("r/l");
-        var granted = Program.got(leases.grant(3));
+        var granted = Program.got(leases.grant(6));
         long id = granted.getID();
         long revision = Program.got(kv.put(key, Program.bytes("leased"), PutOption.builder().withLeaseId(id).build())).getHeader().getRevision();
         var left = Program.got(leases.timeToLive(id, LeaseOption.builder().withAttachedKeys().build()));
@@ -94,13 +94,13 @@ final class Lasting {
         Program.step("revoked", Check.list(Program.got(kv.get(key))));
     }
 
-    /** Keeps a lease of 3 s alive for 4 s with the library. */
+    /** Keeps a lease of 6 s alive for 8 s with the library. */
     private static void keepAlive(Lease leases, long id) throws Exception {
         BlockingQueue<Long> renewals = new LinkedBlockingQueue<>();
         long begun = System.nanoTime();
         try (CloseableClient alive = leases.keepAlive(id, Observers.observer(got -> renewals.add(got.getTTL())))) {
-            while (System.nanoTime() - begun < TimeUnit.SECONDS.toNanos(4)) {
-                if (next(renewals) != 3) {
+            while (System.nanoTime() - begun < TimeUnit.SECONDS.toNanos(8)) {
+                if (next(renewals) != 6) {
                     throw new IllegalStateException("renewed with a different TTL");
                 }
             }

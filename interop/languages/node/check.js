@@ -156,14 +156,14 @@ async function foundAgain(client) {
 }
 
 async function leases(client) {
-  const lease = client.lease(3, { autoKeepAlive: false });
+  const lease = client.lease(6, { autoKeepAlive: false });
   const put = await lease.put("r/l").value("leased");
   const id = await lease.grant();
   const left = await client.leaseClient.leaseTimeToLive({ ID: id, keys: true });
   step("lease", `granted ${left.grantedTTL} s, keys ${left.keys}`);
-  for (const begun = Date.now(); Date.now() - begun < 4000; ) {
+  for (const begun = Date.now(); Date.now() - begun < 8000; ) {
     const { TTL } = await lease.keepaliveOnce();
-    if (TTL !== "3") throw new Error(`renewed for ${TTL} s`);
+    if (TTL !== "6") throw new Error(`renewed for ${TTL} s`);
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
   step("kept alive", await client.get("r/l"));
@@ -171,7 +171,7 @@ async function leases(client) {
   step("expired", await new Events(watcher).take(1));
   await watcher.cancel();
   step("after that", `${(await client.leaseClient.leaseTimeToLive({ ID: id })).TTL} s`);
-  const other = client.lease(3);
+  const other = client.lease(6);
   await other.put("r/l").value("again");
   await once(other, "keepaliveSucceeded");
   await other.revoke();

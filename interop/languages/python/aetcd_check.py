@@ -124,12 +124,12 @@ async def insisted(attempt):
 
 
 async def leases(client):
-    lease = await client.lease(3)
+    lease = await client.lease(6)
     revision = (await client.put(b"r/l", b"leased", lease=lease)).header.revision
     step("lease", f"{lease.ttl} s, granted {await lease.granted_ttl()} s, keys {[text(key) for key in await lease.keys()]}")
     begun = time.monotonic()
-    while time.monotonic() - begun < 4:
-        assert (await lease.refresh()).TTL == 3
+    while time.monotonic() - begun < 8:
+        assert (await lease.refresh()).TTL == 6
         await asyncio.sleep(0.3)
     step("kept alive", text((await client.get(b"r/l")).value))
     watch = await client.watch(b"r/l", start_revision=revision + 1)

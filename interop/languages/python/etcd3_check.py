@@ -137,12 +137,12 @@ def insisted(attempt):
 
 
 def leases(client):
-    lease = client.lease(3)
+    lease = client.lease(6)
     revision = client.put("r/l", "leased", lease=lease).header.revision
     step("lease", f"{lease.ttl} s, granted {lease.granted_ttl} s, keys {[text(key) for key in lease.keys]}")
     begun = time.monotonic()
-    while time.monotonic() - begun < 4:
-        assert [answer.TTL for answer in lease.refresh()] == [3]
+    while time.monotonic() - begun < 8:
+        assert [answer.TTL for answer in lease.refresh()] == [6]
         time.sleep(0.3)
     step("kept alive", text(client.get("r/l")[0]))
     take, cancel = watching(client, "r/l", revision + 1)

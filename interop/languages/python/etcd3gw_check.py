@@ -119,12 +119,12 @@ def watches(client):
 
 
 def leases(client):
-    lease = client.lease(3)
+    lease = client.lease(6)
     client.put("r/l", "leased", lease=lease)
     step("lease", f"keys {[text(key) for key in lease.keys()]}")
     begun = time.monotonic()
-    while time.monotonic() - begun < 4:
-        assert lease.refresh() == 3
+    while time.monotonic() - begun < 8:
+        assert lease.refresh() == 6
         time.sleep(0.3)
     step("kept alive", text(client.get("r/l")[0]))
     gone = client.watch_once("r/l", timeout=PATIENCE, start_revision=2, filters=["NOPUT"])

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// patience bounds the wait for a response.
-	patience = 30 * time.Second
+	// responseTimeout bounds the wait for a response.
+	responseTimeout = 30 * time.Second
 	// stream is the id of the only stream of a connection.
 	stream = 1
 	// prefix is the length of the header of a message: a flag and a length.
@@ -42,7 +42,7 @@ type request struct {
 type answer struct {
 	headers map[string]string
 	body    []byte
-	// ended tells how the stream ended, if not regularly.
+	// ended describes how the stream ended, if not regularly.
 	ended string
 }
 
@@ -51,7 +51,7 @@ func (a answer) String() string {
 		return a.ended
 	}
 	text := fmt.Sprintf("%s %s", a.headers[":status"], a.headers["content-type"])
-	if status, told := a.headers["grpc-status"]; told {
+	if status, present := a.headers["grpc-status"]; present {
 		message, err := url.PathUnescape(a.headers["grpc-message"])
 		program.Must(err)
 		text += fmt.Sprintf(", %s %s", status, message)
@@ -71,8 +71,8 @@ func (a answer) String() string {
 // compressed describes the compression of the messages, if any, and checks that they can be
 // decompressed.
 func (a answer) compressed() string {
-	encoding, told := a.headers["grpc-encoding"]
-	if !told {
+	encoding, present := a.headers["grpc-encoding"]
+	if !present {
 		return ""
 	}
 	flags := ""
@@ -110,7 +110,7 @@ func send(r request) answer {
 		return answer{ended: "no connection"}
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(responseTimeout))
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	// If the write fails, the read returns the reason.
@@ -121,10 +121,10 @@ func send(r request) answer {
 func dial() (net.Conn, error) {
 	secure := program.TLS()
 	if secure == nil {
-		return net.DialTimeout("tcp", program.Endpoint(), patience)
+		return net.DialTimeout("tcp", program.Endpoint(), responseTimeout)
 	}
 	secure.NextProtos = []string{"h2"}
-	return tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", program.Endpoint(), secure)
+	return tls.DialWithDialer(&net.Dialer{Timeout: responseTimeout}, "tcp", program.Endpoint(), secure)
 }
 
 func (r request) write(conn io.Writer, framer *http2.Framer) error {

@@ -70,14 +70,14 @@ pub async fn watch_the_compacted(client: &mut Client) -> Done {
 }
 
 pub async fn leases(client: &mut Client) -> Done {
-    let lease = client.lease_grant(3, None).await?;
+    let lease = client.lease_grant(6, None).await?;
     let put = client.put("r/l", "leased", Some(PutOptions::new().with_lease(lease.id()))).await?;
     let left = client
         .lease_time_to_live(lease.id(), Some(LeaseTimeToLiveOptions::new().with_keys()))
         .await?;
     let keys: Vec<_> = left.keys().iter().map(|key| String::from_utf8_lossy(key)).collect();
     step("lease", format!("{} s, granted {} s, keys {keys:?}", lease.ttl(), left.granted_ttl()));
-    keep_alive(client, lease.id(), Duration::from_secs(4)).await?;
+    keep_alive(client, lease.id(), Duration::from_secs(8)).await?;
     step("kept alive", client.get("r/l", None).await?.count());
     let first = put.header().expect("a header").revision() + 1;
     let mut stream = client.watch("r/l", Some(from(first))).await?;
@@ -97,7 +97,7 @@ async fn keep_alive(client: &mut Client, lease: i64, how_long: Duration) -> Done
     while begun.elapsed() < how_long {
         keeper.keep_alive().await?;
         let answer = answers.message().await?.expect("an answer");
-        assert_eq!(answer.ttl(), 3, "renewed");
+        assert_eq!(answer.ttl(), 6, "renewed");
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     Ok(())

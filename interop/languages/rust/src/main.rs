@@ -141,7 +141,7 @@ async fn snapshot(client: &mut Client) -> Done {
         bytes.extend_from_slice(piece.blob());
     }
     let path = format!("{}/snapshot.db", said("WORKDIR"));
-    std::fs::write(&path, bytes).expect("the folder can be written to");
+    std::fs::write(&path, bytes).expect("the directory can be written to");
     step("snapshot", ask(&format!("status {path}")));
     Ok(())
 }

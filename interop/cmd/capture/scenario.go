@@ -22,9 +22,9 @@ type step struct {
 	do    func(context.Context, *cluster.Cluster) error
 }
 
-// story lists the operations on the cluster, each with the messages that it produces. It ends with
-// all members stopped.
-func story(want options) []step {
+// scenario lists the operations on the cluster, each with the messages that it produces. It ends
+// with all members stopped.
+func scenario(want options) []step {
 	steps := []step{
 		// Bootstrap entries, cluster version, member attributes; no pre-vote in the first run.
 		{"three members start", 0, start("--pre-vote=false")},
@@ -41,13 +41,13 @@ func story(want options) []step {
 		{"streams refused", 0, without("/raft/stream/")},    // every kind as a post
 		{"msgapp stream refused", 0, without("/raft/stream/msgapp")},
 		{"a follower needs a snapshot", 0, lagFollower}, // MsgSnap
-		{"an isolated follower comes back", 0, isolateFollower},
+		{"an isolated follower is reconnected", 0, isolateFollower},
 		{"a follower that is behind is refused pre-votes", 0, refuseVotes},
 		{"an isolated leader's entries are overwritten", 0, divergeLeader}, // rejected MsgApp
 		{"the leader is killed", 0, killLeader},
 		{"a learner joins late", 0, learnerLife},
 		{"a member that never starts comes and goes", 0, neverStarted},
-		{"downgrade is asked for and called off", 5, downgrade},
+		{"a downgrade is requested and canceled", 5, downgrade},
 	}
 	if want.checkpoint {
 		steps = append(steps, step{"a lease checkpoint", 0, leaseCheckpoint})
@@ -59,7 +59,7 @@ func story(want options) []step {
 	}
 	return append(steps,
 		step{"all stop", 0, func(_ context.Context, c *cluster.Cluster) error { return c.Stop() }},
-		step{"one goes on alone", 0, alone},
+		step{"one continues alone", 0, forceNewCluster},
 	)
 }
 
@@ -76,8 +76,13 @@ func restart(flags ...string) func(context.Context, *cluster.Cluster) error {
 	}
 }
 
-// throughFollowers makes each follower forward a proposal and a read.
+// throughFollowers makes each follower forward a proposal and a read, and again if an election
+// interrupts it.
 func throughFollowers(ctx context.Context, c *cluster.Cluster) error {
+	return cluster.AcrossElection(ctx, c.Members, func(ctx context.Context) error { return throughFollowersOnce(ctx, c) })
+}
+
+func throughFollowersOnce(ctx context.Context, c *cluster.Cluster) error {
 	leader, err := c.Leader(ctx)
 	if err != nil {
 		return err
@@ -92,21 +97,22 @@ func throughFollowers(ctx context.Context, c *cluster.Cluster) error {
 
 func putAndGet(ctx context.Context, m *cluster.Member) error {
 	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
-		_, putErr := client.Put(ctx, "through-"+m.Name, "value")
-		_, getErr := client.Get(ctx, "through-"+m.Name)
-		return errors.Join(putErr, getErr)
+		if _, err := client.Put(ctx, "through-"+m.Name, "value"); err != nil {
+			return err
+		}
+		_, err := client.Get(ctx, "through-"+m.Name)
+		return err
 	})
 }
 
+// moveLeader retries, because raft gives up a transfer after an election timeout.
 func moveLeader(ctx context.Context, c *cluster.Cluster) error {
-	leader, err := c.Leader(ctx)
-	if err != nil {
-		return err
-	}
-	next := c.Followers(leader)[0]
-	err = with(ctx, leader, func(ctx context.Context, client *clientv3.Client) error {
-		_, err := client.MoveLeader(ctx, next.ID)
-		return err
+	err := cluster.Until(ctx, "a new leader", func(ctx context.Context) error {
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		return leader.MoveLeader(ctx, c.Followers(leader)[0])
 	})
 	return errors.Join(err, c.Settle(ctx))
 }
@@ -118,13 +124,12 @@ func without(path string) func(context.Context, *cluster.Cluster) error {
 		defer c.Net.Heal()
 		// The leader may lose its leadership meanwhile, and requests fail.
 		for range 3 {
-			err := cluster.Until(ctx, "a write", func(ctx context.Context) error { return throughFollowers(ctx, c) })
+			err := cluster.Until(ctx, "a write", func(ctx context.Context) error { return throughFollowersOnce(ctx, c) })
 			if err != nil {
 				return err
 			}
 		}
-		err := cluster.Until(ctx, "a new leader", func(ctx context.Context) error { return moveLeader(ctx, c) })
-		if err != nil {
+		if err := moveLeader(ctx, c); err != nil {
 			return err
 		}
 		c.Net.Heal()
@@ -141,7 +146,7 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 	}
 	c.Isolate(c.Followers(leader)[0])
 	defer c.Net.Heal()
-	if err := put(ctx, leader, "missed", 10); err != nil {
+	if err := put(ctx, c, leader, "missed", 10); err != nil {
 		return err
 	}
 	// Time for a few elections, which are invisible from outside the member.
@@ -149,7 +154,7 @@ func isolateFollower(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	c.Net.Heal()
-	return c.Settle(ctx)
+	return rejoined(ctx, c)
 }
 
 // refuseVotes makes a follower with a stale log request a vote, which must be refused. All messages
@@ -163,7 +168,7 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 	behind, voter := c.Followers(leader)[0], c.Followers(leader)[1]
 	c.Isolate(behind)
 	defer c.Net.Heal()
-	if err := put(ctx, leader, "missed", 3); err != nil {
+	if err := put(ctx, c, leader, "missed", 3); err != nil {
 		return err
 	}
 	// A partition of two seconds raises its term; otherwise the elections of the other member could
@@ -183,7 +188,7 @@ func refuseVotes(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	c.Net.Heal()
-	return c.Settle(ctx)
+	return rejoined(ctx, c)
 }
 
 // refusals counts the refused votes in pipeline messages.
@@ -207,16 +212,30 @@ func lagFollower(ctx context.Context, c *cluster.Cluster) error {
 	c.Isolate(c.Followers(leader)[0])
 	defer c.Net.Heal()
 	// Since 3.6 the log in memory is compacted every 100 entries at most.
-	if err := put(ctx, leader, "lag", c.KeptEntries()+200+2*cluster.SnapshotEntries); err != nil {
+	if err := put(ctx, c, leader, "lag", c.KeptEntries()+200+2*cluster.SnapshotEntries); err != nil {
 		return err
 	}
 	c.Net.Heal()
-	// A member reports the applied index of an entry, never that of a snapshot, so its arrival
-	// shows only with a later entry.
-	return cluster.Until(ctx, "the snapshot", func(ctx context.Context) error {
-		return errors.Join(put(ctx, leader, "after-snapshot", 1), c.Agree(ctx))
+	return rejoined(ctx, c)
+}
+
+// rejoined waits until the members agree after one has missed entries, which it may get as a
+// snapshot. A member reports the applied index of an entry, never that of a snapshot, so its
+// arrival shows only with a later entry.
+func rejoined(ctx context.Context, c *cluster.Cluster) error {
+	return cluster.Until(ctx, "the members to agree", func(ctx context.Context) error {
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		short, cancel := context.WithTimeout(ctx, rejoinAttempt)
+		defer cancel()
+		return errors.Join(putOnce(short, leader, "rejoined", 1), c.Agree(ctx))
 	})
 }
+
+// rejoinAttempt bounds a put after a partition, which an election may interrupt.
+const rejoinAttempt = 3 * time.Second
 
 // divergeLeader lets a partitioned leader append entries while the others elect a new leader and
 // continue.
@@ -230,18 +249,18 @@ func divergeLeader(ctx context.Context, c *cluster.Cluster) error {
 	// These puts cannot succeed, but they enter the old leader's log.
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	if put(short, old, "lost", 3) == nil {
+	if putOnce(short, old, "lost", 3) == nil {
 		return errors.New("a leader without followers committed a write")
 	}
 	leader, err := c.Leader(ctx, old)
 	if err != nil {
 		return err
 	}
-	if err := put(ctx, leader, "won", 3); err != nil {
+	if err := put(ctx, c, leader, "won", 3); err != nil {
 		return err
 	}
 	c.Net.Heal()
-	return c.Settle(ctx)
+	return rejoined(ctx, c)
 }
 
 func killLeader(ctx context.Context, c *cluster.Cluster) error {
@@ -256,17 +275,21 @@ func killLeader(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := put(ctx, leader, "without-leader", 3); err != nil {
+	if err := put(ctx, c, leader, "without-leader", 3); err != nil {
 		return err
 	}
 	if err := c.StartMember(old); err != nil {
 		return err
 	}
-	return c.Settle(ctx)
+	return rejoined(ctx, c)
 }
 
-// put writes a number of keys concurrently.
-func put(ctx context.Context, m *cluster.Member, prefix string, count int) error {
+// put writes a number of keys concurrently, and again if an election interrupts it.
+func put(ctx context.Context, c *cluster.Cluster, m *cluster.Member, prefix string, count int) error {
+	return cluster.AcrossElection(ctx, c.Members, func(ctx context.Context) error { return putOnce(ctx, m, prefix, count) })
+}
+
+func putOnce(ctx context.Context, m *cluster.Member, prefix string, count int) error {
 	return with(ctx, m, func(ctx context.Context, client *clientv3.Client) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(64)

@@ -1,4 +1,4 @@
-package machine
+package target
 
 import (
 	"context"
@@ -50,21 +50,21 @@ type Server struct {
 	restarts    int
 }
 
-var _ Machine = (*Server)(nil)
+var _ Target = (*Server)(nil)
 
-// Way is the protocol of requests.
-type Way int
+// Protocol is the protocol of requests.
+type Protocol int
 
 // The protocols: gRPC or the JSON gateway.
 const (
-	ByGRPC Way = iota
+	ByGRPC Protocol = iota
 	ByGateway
 )
 
 // StartServer starts a server on a new data directory below dir, which it creates. If it is
 // restartable, restarts alternate between SIGTERM and SIGKILL.
 func StartServer(
-	ctx context.Context, binary *cluster.Binary, dir string, way Way, password func(string) string, restartable bool, extra ...string,
+	ctx context.Context, binary *cluster.Binary, dir string, way Protocol, password func(string) string, restartable bool, extra ...string,
 ) (*Server, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func StartServer(
 	return s, nil
 }
 
-func (s *Server) connect(endpoint string, way Way) (err error) {
+func (s *Server) connect(endpoint string, way Protocol) (err error) {
 	if way == ByGateway {
 		s.conn = gateway.New(endpoint)
 		return nil
@@ -135,7 +135,7 @@ func ended(answer Answer) bool {
 }
 
 func (s *Server) callOnce(ctx context.Context, method Method, user string, request proto.Message) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ctx, err := s.as(ctx, user)
 	if err != nil {
@@ -146,11 +146,11 @@ func (s *Server) callOnce(ctx context.Context, method Method, user string, reque
 		return Answer{Reply: reply}, nil
 	}
 	// A healthy single member is never unavailable, and never lets a request time out.
-	said, ok := status.FromError(err)
-	if !ok || said.Code() == codes.Unavailable || ctx.Err() != nil {
+	grpcStatus, ok := status.FromError(err)
+	if !ok || grpcStatus.Code() == codes.Unavailable || ctx.Err() != nil {
 		return Answer{}, fmt.Errorf("%s: %w; the server's log is %s.log", method, err, s.cluster.Members[0].Dir)
 	}
-	return Answer{Code: said.Code(), Text: said.Message()}, nil
+	return Answer{Code: grpcStatus.Code(), Text: grpcStatus.Message()}, nil
 }
 
 // as adds a user's token to the metadata.

@@ -1,8 +1,8 @@
-// Package machine sends the same request to different servers.
+// Package target sends the same request to different servers.
 //
-// A response, including an error status, is an Answer. A Go error means that the machine itself
+// A response, including an error status, is an Answer. A Go error means that the target itself
 // failed and there is nothing to compare.
-package machine
+package target
 
 import (
 	"context"
@@ -26,18 +26,18 @@ const (
 	Forger = "\x00forger"
 )
 
-// Machine is a server that handles one request at a time.
-type Machine interface {
+// Target is a server that handles one request at a time.
+type Target interface {
 	// Call sends a request as a user, or anonymously if the name is empty.
 	Call(ctx context.Context, method Method, user string, request proto.Message) (Answer, error)
-	// Watch sends a request over a watch stream, which a new number opens. A machine that must wait
+	// Watch sends a request over a watch stream, which a new number opens. A server that must wait
 	// for the response to a creation returns it.
 	Watch(ctx context.Context, stream uint32, user string, request *etcdserverpb.WatchRequest) (*etcdserverpb.WatchResponse, error)
 	// CatchUp waits until every watcher has received the requested history.
 	CatchUp(ctx context.Context, user string) error
 	// Drain returns the responses of a stream up to and including the marker of this revision.
 	Drain(ctx context.Context, stream uint32, marker int64) ([]*etcdserverpb.WatchResponse, error)
-	// Restart ends all streams and, if that is cheap, restarts the machine from its files.
+	// Restart ends all streams and, if that is cheap, restarts the server from its files.
 	Restart(ctx context.Context) error
 	Close() error
 }

@@ -13,12 +13,12 @@ import (
 
 // check runs the checker on a history.
 func check(ctx context.Context, checker, path string) error {
-	said, err := exec.CommandContext(ctx, checker, path).CombinedOutput()
+	output, err := exec.CommandContext(ctx, checker, path).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("history %s is not linearizable: %w\n%s", path, err, said[:min(len(said), 4000)])
+		return fmt.Errorf("history %s is not linearizable: %w\n%s", path, err, output[:min(len(output), 4000)])
 	}
-	if !strings.HasPrefix(string(said), "linearizable: ") {
-		return fmt.Errorf("unexpected output of the checker for %s: %s", path, said)
+	if !strings.HasPrefix(string(output), "linearizable: ") {
+		return fmt.Errorf("unexpected output of the checker for %s: %s", path, output)
 	}
 	return nil
 }

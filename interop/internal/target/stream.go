@@ -1,4 +1,4 @@
-package machine
+package target
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// patience bounds each request and each wait on a stream.
-const patience = 30 * time.Second
+// requestTimeout bounds each request and each wait on a stream.
+const requestTimeout = 30 * time.Second
 
 // stream is a watch stream with its received responses.
 type stream struct {
@@ -103,7 +103,7 @@ func (s *stream) take(ctx context.Context, marker int64) ([]*etcdserverpb.WatchR
 
 // until waits for a condition on the received responses.
 func (s *stream) until(ctx context.Context, happened func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for {
 		s.mu.Lock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ type phase struct {
 	descriptors  int
 }
 
-// story has the measurements before, during and after an attack.
-type story struct {
+// attackResult has the measurements before, during and after an attack.
+type attackResult struct {
 	quiet, attack, after phase
 	// returned is the time until memory and descriptors were back to their initial values.
 	returned         time.Duration
@@ -47,9 +48,9 @@ func (t *tally) connected() {
 	t.once.Do(func() { close(t.begun) })
 }
 
-// tell runs an attack and measures it.
-func (p plan) tell(a attack, program program, folder string) (told *story, err error) {
-	t, err := start(program, folder, a.tls, p.flags()...)
+// measureAttack runs an attack and measures it.
+func (p plan) measureAttack(a attack, program program, folder string) (result *attackResult, err error) {
+	t, err := start(program, a.on, folder, a.tls, p.flags()...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,29 +60,30 @@ func (p plan) tell(a attack, program program, folder string) (told *story, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, behaving.end()) }()
-	if err := t.fill(a.keys, a.keyBytes); err != nil {
+	// Not through a proxy, which would keep some of it in memory.
+	if err := cmp.Or(t.member, t).fill(a); err != nil {
 		return nil, err
 	}
 	if _, err := behaving.take(); err != nil {
 		return nil, err
 	}
 
-	told = &story{}
-	if told.quiet, err = t.measure(behaving, p.wait); err != nil {
+	result = &attackResult{}
+	if result.quiet, err = t.measure(behaving, p.wait); err != nil {
 		return nil, err
 	}
 	tally := newTally()
-	told.attack, err = t.measure(behaving, func() error { return p.underAttack(a, t, tally) })
+	result.attack, err = t.measure(behaving, func() error { return p.underAttack(a, t, tally) })
 	if err != nil {
 		return nil, err
 	}
-	told.opened, told.cut, told.did = tally.opened.Load(), tally.cut.Load(), tally.did.Load()
-	told.returned = t.untilReturned(told.quiet)
-	if told.after, err = t.measure(behaving, p.wait); err != nil {
+	result.opened, result.cut, result.did = tally.opened.Load(), tally.cut.Load(), tally.did.Load()
+	result.returned = t.untilReturned(result.quiet)
+	if result.after, err = t.measure(behaving, p.wait); err != nil {
 		return nil, err
 	}
-	told.died, told.panicked = t.ended(), t.panicked()
-	return told, nil
+	result.died, result.panicked = t.died(), t.panicked()
+	return result, nil
 }
 
 // wait pauses without an attack, for a shorter time in a check.
@@ -104,12 +106,19 @@ func (p plan) flags() []string {
 }
 
 func (p plan) underAttack(a attack, t *target, tally *tally) error {
-	ctx, cancel := context.WithTimeout(context.Background(), p.duration()+patience)
+	duration := p.duration()
+	if p.check {
+		duration = max(duration, a.lasts)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), duration+cutWithin+serverTimeout)
 	defer cancel()
 	go func() {
 		select {
 		case <-tally.begun:
-			sleep(ctx, p.duration())
+			sleep(ctx, duration)
+			if p.check {
+				tally.waitForCuts(ctx, a.cutMin)
+			}
 		case <-ctx.Done():
 		}
 		cancel()
@@ -121,12 +130,25 @@ func (p plan) underAttack(a attack, t *target, tally *tally) error {
 	return a.run(ctx, t, volume, tally)
 }
 
+// cutWithin bounds the time after an attack's duration until the server has closed as many
+// connections as it must. A busy machine opens them late, and each has a grace period.
+const cutWithin = 30 * time.Second
+
+// waitForCuts waits until the server has closed this many connections, for at most cutWithin.
+func (t *tally) waitForCuts(ctx context.Context, least int64) {
+	for end := time.Now().Add(cutWithin); t.cut.Load() < least && time.Now().Before(end); {
+		if !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
+}
+
 // measure samples memory during a phase and takes the figures of the well-behaved clients.
-func (t *target) measure(behaving *behaving, happens func() error) (phase, error) {
+func (t *target) measure(behaving *behaving, during func() error) (phase, error) {
 	var most float64
 	done := make(chan struct{})
-	var looking sync.WaitGroup
-	looking.Go(func() {
+	var sampler sync.WaitGroup
+	sampler.Go(func() {
 		for {
 			most = max(most, t.memory())
 			select {
@@ -136,10 +158,10 @@ func (t *target) measure(behaving *behaving, happens func() error) (phase, error
 			}
 		}
 	})
-	err := happens()
+	err := during()
 	descriptors, left := t.descriptors(), t.memory()
 	close(done)
-	looking.Wait()
+	sampler.Wait()
 	if err != nil {
 		return phase{}, err
 	}
@@ -160,9 +182,9 @@ func (t *target) untilReturned(before phase) time.Duration {
 	return time.Since(begun)
 }
 
-// fill puts keys of this many bytes for attacks that read.
-func (t *target) fill(keys, keyBytes int) error {
-	if keys == 0 {
+// fill puts keys for attacks that read.
+func (t *target) fill(a attack) error {
+	if a.keys == 0 {
 		return nil
 	}
 	conn, err := t.grpc()
@@ -170,10 +192,20 @@ func (t *target) fill(keys, keyBytes int) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 	defer cancel()
-	for n := range keys {
-		put := &pb.PutRequest{Key: fmt.Appendf(nil, "filled/%04d", n), Value: make([]byte, keyBytes)}
+	if a.leased {
+		if _, err := pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: filledLease, TTL: 3600}); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	for n := range a.keys {
+		put := &pb.PutRequest{Key: fmt.Appendf(nil, "filled/%04d", n)}
+		if a.leased {
+			put.Key, put.Lease = append(put.Key, make([]byte, a.keyBytes)...), filledLease
+		} else {
+			put.Value = make([]byte, a.keyBytes)
+		}
 		if _, err := pb.NewKVClient(conn).Put(ctx, put); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
@@ -181,10 +213,10 @@ func (t *target) fill(keys, keyBytes int) error {
 	return nil
 }
 
-const tableHead = "| attack | server | MB quiet, attack, after | 99 % of one that stays, ms | 99 % of one that comes, ms | errors | back after | attackers |\n" +
+const tableHead = "| attack | server | MB quiet, attack, after | p99 persistent, ms | p99 reconnecting, ms | errors | recovered after | attackers |\n" +
 	"| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
 
-func (s *story) row(attack, program string) string {
+func (s *attackResult) row(attack, program string) string {
 	milliseconds := func(of func(both) figures) string {
 		shown := func(p phase) string { return stats.Digits(of(p.seen).P99.Seconds() * 1e3) }
 		return fmt.Sprintf("%s, %s, %s", shown(s.quiet), shown(s.attack), shown(s.after))
@@ -203,14 +235,14 @@ func (s *story) row(attack, program string) string {
 }
 
 // served returns the number of responses that a client got.
-func (s *story) served(of func(both) figures) int {
+func (s *attackResult) served(of func(both) figures) int {
 	return of(s.quiet.seen).Count + of(s.attack.seen).Count + of(s.after.seen).Count
 }
 
-func (s *story) errors() int { return s.attack.seen.errors() + s.after.seen.errors() }
+func (s *attackResult) errors() int { return s.attack.seen.errors() + s.after.seen.errors() }
 
 // verdict returns the violated limits.
-func (s *story) verdict(a attack) (failures []error) {
+func (s *attackResult) verdict(a attack) (failures []error) {
 	fail := func(format string, args ...any) {
 		failures = append(failures, fmt.Errorf("%s: "+format, append([]any{a.name}, args...)...))
 	}
@@ -225,22 +257,25 @@ func (s *story) verdict(a attack) (failures []error) {
 		fail("well-behaved clients got no responses")
 	}
 	if grown := s.attack.memory - s.quiet.memory; grown > a.growthMax {
-		fail("memory grew by %.0f MB, which may be %.0f", grown, a.growthMax)
+		fail("memory grew by %.0f MB, more than the limit of %.0f MB", grown, a.growthMax)
 	}
 	if more := s.after.left - s.quiet.memory; more > memorySlack {
-		fail("memory is %.0f MB above what it was, long after", more)
+		fail("memory is still %.0f MB above its initial value after the attack", more)
 	}
 	if more := s.after.descriptors - s.quiet.descriptors; more > descriptorSlack {
-		fail("%d descriptors are open, long after", more)
+		fail("%d more descriptors than before are open after the attack", more)
 	}
 	if s.died {
 		fail("the server died")
 	}
 	if s.panicked {
-		fail("the log tells of a panic")
+		fail("panic in the log")
 	}
 	if s.opened == 0 {
 		fail("there was no attack")
+	}
+	if s.cut < a.cutMin {
+		fail("only %d connections were closed, at least %d should be", s.cut, a.cutMin)
 	}
 	return failures
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // porcupineTimeout bounds the search of porcupine for one history.
-const porcupineTimeout = 30 * time.Second
+const porcupineTimeout = 5 * time.Minute
 
 // agreed writes a history to path and returns the verdict of both checkers: whether it is
 // linearizable. Differing verdicts are an error.
@@ -22,7 +22,7 @@ func agreed(ctx context.Context, checker, path string, operations []history.Oper
 	if err := history.WriteOperations(path, operations); err != nil {
 		return false, err
 	}
-	accepted, output, err := judgeWithChecker(ctx, checker, path)
+	accepted, output, err := runChecker(ctx, checker, path)
 	if err != nil {
 		return false, err
 	}
@@ -35,9 +35,9 @@ func agreed(ctx context.Context, checker, path string, operations []history.Oper
 	return accepted, nil
 }
 
-// judgeWithChecker runs the checker of crates/history. It exits with 0 for a linearizable history
+// runChecker runs the checker of crates/history. It exits with 0 for a linearizable history
 // and with 1 for another.
-func judgeWithChecker(ctx context.Context, checker, path string) (accepted bool, output string, err error) {
+func runChecker(ctx context.Context, checker, path string) (accepted bool, output string, err error) {
 	text, err := exec.CommandContext(ctx, checker, path).CombinedOutput()
 	output = string(text[:min(len(text), 4000)])
 	var exit *exec.ExitError
