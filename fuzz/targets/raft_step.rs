@@ -86,7 +86,10 @@ fn step(member: &mut Member, bytes: &[u8]) {
 struct Durable {
     term: u64,
     commit: u64,
-    /// The committed entries in storage.
+    /// The entries in storage that the commit index in storage covers.
+    ///
+    /// The commit index of the node may be ahead: with asynchronous storage writes it can cover an
+    /// entry that is still queued to replace the one in storage.
     committed: Vec<Entry>,
 }
 
@@ -95,7 +98,7 @@ impl Durable {
         let state = member.node.basic_status().hard_state;
         let storage = member.node.storage();
         let (first, last) = (storage.first_index(), storage.last_index());
-        let end = state.commit.min(last).next().max(first);
+        let end = storage.hard_state().commit.min(last).next().max(first);
         let committed = storage.entries(first, end, u64::MAX).expect("entries in storage");
         Durable { term: state.term.0, commit: state.commit.0, committed }
     }
