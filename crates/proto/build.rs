@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_files(ROOTS)?;
 
-    // protox keeps options without a type (version marks, routes) only in encoded form.
+    // protox keeps options without a type (version annotations, routes) only in encoded form.
     let out = env::var("OUT_DIR")?;
     let out = Path::new(&out);
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Without this `peerURLs` would become `peer_ur_ls`. Names are not on the wire and can be
         // changed here.
         field.name = Some(field.name().replace("URLs", "_urls"));
-        // prost-build 0.14 treats a list with any option, such as a version mark, as unpacked. No
-        // field here needs its options in Rust.
+        // prost-build 0.14 treats a list with any option, such as a version annotation, as
+        // unpacked. No field here needs its options in Rust.
         field.options = None;
     }
 

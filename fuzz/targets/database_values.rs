@@ -21,7 +21,7 @@ use auth::{AuthStore, Cost, Tokens};
 use backend::schema::revision::RevisionKey;
 use backend::schema::version::Version;
 use backend::schema::{Bucket, cluster, keys, meta};
-use backend::{Backend, View};
+use backend::{Backend, BackendView};
 use bytes::Bytes;
 use env::{SimClock, SimDisk};
 use lease::Lessor;
@@ -107,7 +107,7 @@ fn check_value(value: &[u8]) {
     }
 }
 
-fn check_meta(backend: &Backend, view: &View) {
+fn check_meta(backend: &Backend, view: &BackendView) {
     let _ = meta::applied(view);
     let _ = meta::scheduled_compaction(view);
     let _ = meta::finished_compaction(view);
@@ -124,7 +124,7 @@ fn check_meta(backend: &Backend, view: &View) {
     }
 }
 
-fn check_membership(backend: &Backend, view: &View) {
+fn check_membership(backend: &Backend, view: &BackendView) {
     let _ = AlarmStore::restore(view);
     let Ok(membership) = membership::store::read(view) else { return };
     let mut tx = backend.begin();
@@ -137,7 +137,7 @@ fn check_membership(backend: &Backend, view: &View) {
         .expect("decode what was encoded");
 }
 
-fn check_leases(view: &View) {
+fn check_leases(view: &BackendView) {
     let lessor = Lessor::new(lease::Config::default());
     if lessor.restore(view).is_ok() {
         lessor.promote(Duration::from_secs(1), NOW);
@@ -146,7 +146,7 @@ fn check_leases(view: &View) {
     }
 }
 
-fn check_auth(view: &View, clock: Arc<SimClock>) {
+fn check_auth(view: &BackendView, clock: Arc<SimClock>) {
     let store = AuthStore::new(Tokens::simple(Duration::ZERO), clock, Cost::new(4));
     if store.restore(view).is_ok() {
         let caller = store.info_from_common_name("alice");

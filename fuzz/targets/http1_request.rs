@@ -18,7 +18,7 @@
 /// The parts of `net` that the included modules use.
 mod config {
     pub(crate) use net::HEADER_BYTES_MAX;
-    /// As in the crate.
+    /// The value of `net::config::HTTP1_HEADERS_MAX`, which is private.
     pub(crate) const HTTP1_HEADERS_MAX: usize = 256;
 }
 #[allow(dead_code, unused_imports, reason = "the crate uses the rest of it")]

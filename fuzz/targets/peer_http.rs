@@ -31,13 +31,13 @@ mod url_picker;
 
 /// The part of the crate that `decode` uses.
 mod client {
-    pub(crate) struct Reply {
+    pub(crate) struct PeerReply {
         pub(crate) status: http::StatusCode,
         pub(crate) headers: http::HeaderMap,
         pub(crate) body: bytes::Bytes,
     }
 
-    impl Reply {
+    impl PeerReply {
         pub(crate) fn text(&self) -> String {
             String::from_utf8_lossy(&self.body).into_owned()
         }
@@ -47,7 +47,7 @@ mod client {
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use client::Reply;
+use client::PeerReply;
 use headers::{CLUSTER_ID, Identity, Incompatible, MIN_CLUSTER_VERSION, PEER_URLS};
 use headers::{RAFT_TO, Release, SERVER_FROM, SERVER_VERSION_NAME};
 use http::header::{HeaderName, HeaderValue};
@@ -73,7 +73,7 @@ const STATUSES: [StatusCode; 6] = [
     StatusCode::INTERNAL_SERVER_ERROR,
 ];
 
-/// As in the crate.
+/// The fields of `peer::rpc::RemoteCluster`, which the included `decode` module builds.
 #[derive(Debug, PartialEq, Eq)]
 struct RemoteCluster {
     id: ClusterId,
@@ -191,7 +191,7 @@ fn check_answers(status: u8, input: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.extend(HeaderValue::from_bytes(id).ok().map(|id| (CLUSTER_ID, id)));
     let body = Bytes::copy_from_slice(body.strip_prefix(b"\n").unwrap_or(body));
-    let reply = Reply { status, headers, body };
+    let reply = PeerReply { status, headers, body };
     check_cluster(&reply);
     let encode = |members: &Vec<Member>| json::members(members).into();
     check_answer(&reply, decode::promoted, encode);
@@ -208,21 +208,21 @@ fn encode_message(message: &impl Message) -> Bytes {
 /// An answer with status 200 is decoded to a value that the local member would send so that its
 /// peer decodes an equal one. Any other status is an error.
 fn check_answer<T: Debug + PartialEq, E: Debug>(
-    reply: &Reply,
-    decode: impl Fn(&Reply) -> Result<T, E>,
+    reply: &PeerReply,
+    decode: impl Fn(&PeerReply) -> Result<T, E>,
     encode: impl Fn(&T) -> Bytes,
 ) {
     let Ok(value) = decode(reply) else { return };
     assert_eq!(reply.status, StatusCode::OK);
-    let again = Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: encode(&value) };
+    let again = PeerReply { status: StatusCode::OK, headers: HeaderMap::new(), body: encode(&value) };
     assert_eq!(decode(&again).expect("just encoded"), value);
 }
 
-fn check_cluster(reply: &Reply) {
+fn check_cluster(reply: &PeerReply) {
     let Ok(cluster) = decode::cluster(reply) else { return };
     let headers = HeaderMap::from_iter([(CLUSTER_ID, headers::value(&cluster.id))]);
     let body = json::members(&cluster.members).into();
-    let again = Reply { status: StatusCode::OK, headers, body };
+    let again = PeerReply { status: StatusCode::OK, headers, body };
     assert_eq!(decode::cluster(&again).as_ref(), Ok(&cluster));
 }
 

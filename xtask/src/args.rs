@@ -28,7 +28,7 @@ pub(crate) fn usage() -> String {
 verify    check everything, change nothing
   --only <step>     run only this step; repeatable, or a comma-separated list
   --skip <step>     skip this step; repeatable, or a comma-separated list
-  --require-deny    fail where licences or advisories could not be checked
+  --require-deny    fail where licenses or advisories could not be checked
 fix       let clippy and rustfmt rewrite what they can
 edges     compare the crates with ARCHITECTURE.md
 hygiene   find unfinished code, disabled tests and bad prose

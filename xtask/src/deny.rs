@@ -1,4 +1,4 @@
-//! Licences, sources and advisories of dependencies, checked by cargo-deny with `deny.toml`.
+//! Licenses, sources and advisories of dependencies, checked by cargo-deny with `deny.toml`.
 //!
 //! cargo-deny takes minutes to build, and the advisory database needs the network. A machine
 //! without them skips the step and reports it; `--require-deny` turns that into a failure.

@@ -22,7 +22,7 @@ struct Forbidden {
 const FORBIDDEN: [Forbidden; 6] = [
     Forbidden { word: concat!("to", "do!"), ending: ".rs", reason: "unfinished code" },
     Forbidden { word: concat!("unimpl", "emented!"), ending: ".rs", reason: "unfinished code" },
-    Forbidden { word: concat!("db", "g!"), ending: ".rs", reason: "a debugging aid left behind" },
+    Forbidden { word: concat!("db", "g!"), ending: ".rs", reason: "a leftover debugging aid" },
     Forbidden { word: concat!("#[ign", "ore"), ending: ".rs", reason: "a test switched off" },
     Forbidden { word: concat!("<<<<", "<<< "), ending: "", reason: "an unresolved merge" },
     Forbidden { word: concat!(">>>>", ">>> "), ending: "", reason: "an unresolved merge" },
@@ -68,14 +68,14 @@ fn contains(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(name))
 }
 
-/// Returns all files under `root/folder` as paths from the root, sorted.
-fn files_under(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+/// Returns all files under `root/dir` as paths from the root, sorted.
+fn files_under(root: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let path = root.join(folder);
+    let path = root.join(dir);
     let entries = fs::read_dir(&path).with_context(|| format!("read {}", path.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("read {}", path.display()))?;
-        let path = folder.join(entry.file_name());
+        let path = dir.join(entry.file_name());
         let kind = entry.file_type().with_context(|| format!("stat {}", path.display()))?;
         if EXCLUDED.iter().any(|excluded| path == Path::new(excluded)) {
             continue;

@@ -3,7 +3,7 @@
 //! ```text
 //!   rule      applies to             example of a violation
 //!   width     comments, Markdown     a line of more than 100 columns
-//!   word      comments, Markdown     an indefinite pronoun for a thread or a request
+//!   word      comments, Markdown     an indefinite pronoun for a thread; a synonym
 //!   opening   doc comments of Rust   "/// What is committed." (begin with a verb or a noun)
 //! ```
 //!
@@ -15,20 +15,26 @@ use std::path::Path;
 /// Maximum width of a comment or a line of prose, in columns.
 pub(crate) const WIDTH_MAX: usize = 100;
 
-/// Words that hide the component they stand for.
-const WORDS: [&str; 8] = [
-    concat!("who", "ever"),
-    concat!("no", "body"),
-    concat!("some", "body"),
-    concat!("every", "body"),
-    concat!("any", "body"),
-    concat!("those", " who"),
-    concat!("one", " who"),
-    concat!("who", "mever"),
+/// Forbidden words, with the advice that a finding gives.
+// Split with `concat!`, so that this file passes its own check.
+const WORDS: [(&str, &str); 10] = [
+    (concat!("who", "ever"), NAME_IT),
+    (concat!("no", "body"), NAME_IT),
+    (concat!("some", "body"), NAME_IT),
+    (concat!("every", "body"), NAME_IT),
+    (concat!("any", "body"), NAME_IT),
+    (concat!("those", " who"), NAME_IT),
+    (concat!("one", " who"), NAME_IT),
+    (concat!("who", "mever"), NAME_IT),
+    (concat!("fold", "er"), "write \"directory\""),
+    (concat!("fold", "ers"), "write \"directories\""),
 ];
 
+/// Advice for a word that hides the component it stands for.
+const NAME_IT: &str = "name the component";
+
 /// First words of a doc comment that make no sense where rustdoc shows the sentence alone.
-const OPENINGS: [&str; 19] = [
+const OPENINGS: [&str; 22] = [
     "It ",
     "Its ",
     "Who ",
@@ -48,6 +54,9 @@ const OPENINGS: [&str; 19] = [
     "Their ",
     "Those ",
     "From the ",
+    "If it ",
+    "Perhaps ",
+    "As in the crate",
 ];
 
 /// Files in which a forbidden word is quoted on purpose, with the word.
@@ -56,7 +65,7 @@ const ALLOWED: [(&str, &str); 0] = [];
 /// The marks of comments in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Syntax {
-    /// `//`, also behind code.
+    /// `//`, also after code.
     Slashes { is_rust: bool },
     /// `#` at the start of a line.
     Hash,
@@ -99,7 +108,7 @@ fn lint_reason(line: &str) -> Option<&str> {
     line.split_once("reason = \"").map(|(_, reason)| reason)
 }
 
-/// The comment behind code. A `//` inside a string literal does not count.
+/// The comment after code. A `//` inside a string literal does not count.
 fn trailing_comment(line: &str) -> Option<&str> {
     let at = line.find(" // ")?;
     let quotes = line[..at].matches('"').count();
@@ -119,9 +128,10 @@ pub(crate) fn find(path: &str, text: &str) -> Vec<String> {
         if !may_be_wide && line.chars().count() > WIDTH_MAX {
             findings.push(format!("{path}:{number}: wider than {WIDTH_MAX} columns"));
         }
-        let words = WORDS.iter().filter(|word| !is_allowed(path, word) && contains(prose, word));
+        let words =
+            WORDS.iter().filter(|(word, _)| !is_allowed(path, word) && contains(prose, word));
         findings
-            .extend(words.map(|word| format!("{path}:{number}: \"{word}\": name the component")));
+            .extend(words.map(|(word, advice)| format!("{path}:{number}: \"{word}\": {advice}")));
         if syntax == (Syntax::Slashes { is_rust: true })
             && let Some(opening) = bad_opening(prose, previous_line(text, number))
         {
@@ -170,7 +180,7 @@ fn contains(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    const WORD: &str = WORDS[0];
+    const WORD: &str = WORDS[0].0;
 
     #[test]
     fn wide_comments_are_found_and_wide_code_is_not() {
@@ -208,10 +218,17 @@ mod tests {
     }
 
     #[test]
+    fn a_finding_gives_the_advice_of_its_word() {
+        let (word, advice) = WORDS[WORDS.len() - 1];
+        let findings = find("a.md", &format!("Two {word}.\n"));
+        assert_eq!(findings, [format!("a.md:1: \"{word}\": {advice}")]);
+    }
+
+    #[test]
     fn a_longer_word_is_another_word() {
         assert!(contains("Whoever, then", WORD));
-        assert!(!contains("antibody", WORDS[1]));
-        assert!(!contains(concat!("no", "body_waits"), WORDS[1]));
+        assert!(!contains("antibody", WORDS[1].0));
+        assert!(!contains(concat!("no", "body_waits"), WORDS[1].0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask sim`, `raft-sim` and `crash`: simulated clusters and power cuts over many seeds.
 //!
-//! The tests live in the crates' `tests` folders and read their parameters from the environment.
-//! Without parameters, as in an ordinary test run, they simulate for a few seconds.
+//! The tests live in the crates' `tests` directories and read their parameters from the
+//! environment. Without parameters, as in an ordinary test run, they simulate for a few seconds.
 
 use std::process::ExitCode;
 

@@ -57,7 +57,7 @@ pub(crate) const STEPS: [Step; 9] = [
         what: "clippy and the tests of failpoints, with failpoints on",
         run: failpoints,
     },
-    Step { name: "deny", what: "licences, sources and advisories of dependencies", run: deps },
+    Step { name: "deny", what: "licenses, sources and advisories of dependencies", run: deps },
 ];
 
 /// Runs the chosen steps.

@@ -181,6 +181,7 @@ impl From<server::Error> for CallError {
             | E::TimeoutLeaderTransfer
             | E::ProposalDropped
             | E::UnknownMethod
+            | E::ReplyMismatch
             | E::Fault(_) => return CallError::unknown(&error),
         };
         known.into()
@@ -346,6 +347,10 @@ mod tests {
     fn an_error_without_a_row_keeps_its_text() {
         let unknown = |text: &str| (Code::Unknown, text.to_owned());
         assert_eq!(status_of(server::Error::ProposalDropped), unknown("raft proposal dropped"));
+        assert_eq!(
+            status_of(server::Error::ReplyMismatch),
+            unknown("the request id was used twice; the outcome of this request is unknown")
+        );
         assert_eq!(
             status_of(lease::RenewError::NotPrimary.into()),
             unknown("not a primary lessor")

@@ -47,7 +47,7 @@ impl<M: Member> Api<M> {
         request: Request<B>,
     ) -> impl Future<Output = Response<Body>> + Send + 'a {
         let is_grpc = self.is_grpc(connection, &request);
-        let response = match (is_grpc, self.is_behind_web_server(connection)) {
+        let response = match (is_grpc, self.is_under_web_server(connection)) {
             (true, false) => Routed::Grpc(self.grpc.dispatch(connection, request)),
             (true, true) => Routed::Grpc(self.grpc.dispatch_by_web(connection, request)),
             (false, _) => Routed::Http(Box::pin(self.call_http(connection, request))),
@@ -73,7 +73,8 @@ impl<M: Member> Api<M> {
                 let (surface, tls) = (self.surface, connection.tls);
                 let bytes_max = self.http.body_bytes_max(surface, &head);
                 let (content, rest) = collect(body, bytes_max).await;
-                let mut response = self.http.call(surface, tls, &head, &content).await;
+                let build = || self.http.call(surface, tls, &head, &content);
+                let mut response = connection.send_budget.build_charged(build).await;
                 drain_before(&head, rest, &mut response).await;
                 Body::of_response(response)
             }
@@ -126,8 +127,8 @@ impl<M: Member> Api<M> {
         }
     }
 
-    /// Compat: with TLS, etcd serves gRPC behind Go's web server, unless the port serves gRPC only.
-    fn is_behind_web_server(&self, connection: &Connection) -> bool {
+    /// Compat: with TLS, etcd serves gRPC under Go's web server, unless the port serves gRPC only.
+    fn is_under_web_server(&self, connection: &Connection) -> bool {
         connection.tls && !matches!(self.surface, Surface::ClientGrpcOnly)
     }
 }

@@ -64,9 +64,6 @@ mod store;
 mod token;
 mod users;
 
-#[cfg(test)]
-mod testdata;
-
 pub use error::{Error, HashError, OptionsError, OptionsReason};
 pub use info::AuthInfo;
 pub use password::{COST_DEFAULT, COST_MAX, COST_MIN, Cost, PASSWORD_BYTES_MAX, hash_password};

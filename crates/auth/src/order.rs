@@ -167,10 +167,13 @@ impl<T, L: Fn(&T, &T) -> bool> Quicksort<'_, T, L> {
 mod tests {
     use super::*;
 
+    /// Keys in the order in which they were appended, and their positions after Go's sort.
+    const GO_ORDER: &str = include_str!("../testdata/order.txt");
+
     #[test]
     fn equal_keys_are_ordered_as_by_gos_sort() {
         let mut unstable = 0;
-        for line in crate::testdata::GO_ORDER.lines() {
+        for line in GO_ORDER.lines() {
             let (keys, expected) = line.split_once('=').unwrap();
             let numbers = |text: &str| -> Vec<usize> {
                 text.split_whitespace().map(|number| number.parse().unwrap()).collect()

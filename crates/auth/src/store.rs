@@ -1,4 +1,4 @@
-//! The store: users and roles behind a lock, and the tokens of authenticated users.
+//! The store: users and roles under a lock, and the tokens of authenticated users.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

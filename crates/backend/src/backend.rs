@@ -13,7 +13,7 @@ use crate::batch::{BatchSize, Sequence, TxChanges};
 use crate::commit::{CommitObserver, CommitReport, Committer, ObserverSlot};
 use crate::config::Config;
 use crate::error::{CloseError, CommitError, DefragmentError, OpenError, SnapshotError};
-use crate::layers::{Layers, View};
+use crate::layers::{BackendView, Layers};
 use crate::schema::{Bucket, meta};
 use crate::tx::Tx;
 
@@ -103,7 +103,7 @@ impl Backend {
             create_meta(&db)?;
         }
         let snapshot = db.snapshot();
-        let (index, term) = meta::applied(&View::of_file(snapshot.clone()))?;
+        let (index, term) = meta::applied(&BackendView::of_file(snapshot.clone()))?;
         let shared = BackendShared {
             db,
             clock,
@@ -121,8 +121,8 @@ impl Backend {
 
     /// Returns a view of the current state.
     #[must_use]
-    pub fn view(&self) -> View {
-        View::new(self.shared.layers())
+    pub fn view(&self) -> BackendView {
+        BackendView::new(self.shared.layers())
     }
 
     /// Begins a transaction. Blocks while another one is open.

@@ -18,7 +18,7 @@ use crate::schema::Bucket;
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     pub(crate) snapshot: Snapshot,
-    /// Immutable. Still behind its lock, because older views have it as their active batch.
+    /// Immutable. Still under its lock, because older views have it as their active batch.
     pub(crate) frozen: Option<Arc<RwLock<Batch>>>,
     pub(crate) active: Arc<RwLock<Batch>>,
 }
@@ -93,21 +93,21 @@ impl Layers {
 /// A view pins up to two batches in memory, even after they are committed, and pages of the file. A
 /// long scan should take a new view from time to time, where possible.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct BackendView {
     layers: Arc<Layers>,
     at: Sequence,
 }
 
-impl View {
-    pub(crate) fn new(layers: Arc<Layers>) -> View {
+impl BackendView {
+    pub(crate) fn new(layers: Arc<Layers>) -> BackendView {
         let at = layers.active().note_view();
-        View { layers, at }
+        BackendView { layers, at }
     }
 
     /// Creates a view of a file alone.
     #[must_use]
-    pub fn of_file(snapshot: Snapshot) -> View {
-        View::new(Arc::new(Layers::new(snapshot)))
+    pub fn of_file(snapshot: Snapshot) -> BackendView {
+        BackendView::new(Arc::new(Layers::new(snapshot)))
     }
 
     /// The last transaction that the view shows.
@@ -117,7 +117,7 @@ impl View {
     }
 }
 
-impl Read for View {
+impl Read for BackendView {
     fn get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Value<'_>>, CorruptPage> {
         self.layers.get(bucket, key, self.at)
     }

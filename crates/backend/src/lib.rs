@@ -7,17 +7,17 @@
 //! it. Readers see all three layers:
 //!
 //! ```text
-//!    Tx ──commit──►  active   key 7_0 → ...   meta consistent_index → 9      in memory
-//!                      │ freeze
-//!    View ─reads─►   frozen   key 6_0 → ...   key 3_0 → deleted          in memory, being written
-//!                      │ one bolt transaction
-//!                    file     key 3_0 → ...   meta consistent_index → 5      durable
+//!  Tx ──commit────────► active  key 7_0 → ...  meta consistent_index → 9   in memory
+//!                         │ freeze
+//!  BackendView ─reads─► frozen  key 6_0 → ...  key 3_0 → deleted           in memory, committing
+//!                         │ one bolt transaction
+//!                       file    key 3_0 → ...  meta consistent_index → 5   durable
 //! ```
 //!
 //! Invariants:
 //!
-//! - A [`View`] shows the state between two transactions for as long as it is kept: neither commits
-//!   nor later transactions change it.
+//! - A [`BackendView`] shows the state between two transactions for as long as it is kept: neither
+//!   commits nor later transactions change it.
 //! - A transaction is in the file entirely or not at all, together with the index of its log entry:
 //!   a batch is frozen only between transactions, and becomes one bolt transaction.
 //! - The file never waits for readers, nor readers for the file. A writer waits only if more than
@@ -78,7 +78,7 @@ pub use config::{
 pub use error::{
     CloseError, CommitError, DefragmentError, HashError, OpenError, ReadError, SnapshotError,
 };
-pub use layers::View;
+pub use layers::BackendView;
 pub use range::Range;
 pub use read::{Item, Read, Value};
 pub use reader::Reader;

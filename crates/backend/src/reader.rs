@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::batch::TxChanges;
-    use crate::layers::{Layers, View};
+    use crate::layers::{BackendView, Layers};
     use crate::{Backend, Config, Read as _};
 
     const B: Bucket = Bucket::Key;
@@ -115,7 +115,7 @@ mod tests {
 
     /// Looks up every key from 0 to 19 after every other: results must not depend on earlier
     /// lookups.
-    fn assert_finds(view: &View, expected: [&str; 20]) {
+    fn assert_finds(view: &BackendView, expected: [&str; 20]) {
         let value = |found: Option<Value<'_>>| found.map(|value| value.to_vec());
         for first in 0_u64..20 {
             for (second, expected) in (0_u64..).zip(expected) {
@@ -139,7 +139,7 @@ mod tests {
             frozen: Some(Arc::new(RwLock::new(frozen))),
             active: Arc::new(RwLock::new(active)),
         });
-        let view = View::new(Arc::clone(&layers));
+        let view = BackendView::new(Arc::clone(&layers));
         let shown = |key| match key {
             1 | 2 | 4 | 6..10 => "file",
             10 | 12 => "frozen",
@@ -160,7 +160,7 @@ mod tests {
             7 | 13 => "",
             key => shown(key),
         };
-        assert_finds(&View::new(layers), std::array::from_fn(later));
+        assert_finds(&BackendView::new(layers), std::array::from_fn(later));
     }
 
     #[test]

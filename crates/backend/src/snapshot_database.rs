@@ -8,7 +8,7 @@ use types::{Index, Term};
 
 use crate::config::Config;
 use crate::error::{OpenError, ReadError};
-use crate::layers::View;
+use crate::layers::BackendView;
 use crate::schema::meta;
 
 /// Verifies that a file is a complete database that [`Backend::open`](crate::Backend::open)
@@ -24,5 +24,5 @@ pub fn check_snapshot_database(
     let options = bolt::Options { read_only: true, checksums: false, mlock: false, ..bolt };
     let snapshot = bolt::Db::open(disk, clock, path, options)?.snapshot();
     snapshot.check_reachable().map_err(ReadError::from)?;
-    Ok(meta::applied(&View::of_file(snapshot))?)
+    Ok(meta::applied(&BackendView::of_file(snapshot))?)
 }

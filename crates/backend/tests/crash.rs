@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use backend::schema::{Bucket, meta};
-use backend::{Backend, Config, Read, Sequence, View};
+use backend::{Backend, BackendView, Config, Read, Sequence};
 use env::{Fault, SeededRandom, SimClock, SimDisk};
 use types::{Index, Term};
 
@@ -176,7 +176,7 @@ impl Run {
 
     /// Identifies the state that a view shows by its applied index, and asserts that it is equal
     /// byte for byte.
-    fn found(&self, view: &View) -> usize {
+    fn found(&self, view: &BackendView) -> usize {
         let (Index(index), term) = meta::applied(view).unwrap();
         assert_eq!(term, Term(if index == 0 { 0 } else { 3 }));
         let index = usize::try_from(index).unwrap();

@@ -34,12 +34,12 @@ fn main() {
     // Cargo passes `--bench` when it benchmarks, and not when it tests.
     let quick = !has("--bench") || has("--quick");
     let only = arguments.iter().filter(|argument| !argument.starts_with("--")).cloned().collect();
-    let folder = match std::env::var_os("BOWLINE_BENCH_DIR") {
+    let dir = match std::env::var_os("BOWLINE_BENCH_DIR") {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
     };
-    let folder = folder.expect("create a directory");
-    let bench = Bench { dir: folder.path().to_owned(), shrink: if quick { 1000 } else { 1 }, only };
+    let dir = dir.expect("create a directory");
+    let bench = Bench { dir: dir.path().to_owned(), shrink: if quick { 1000 } else { 1 }, only };
     bench.million();
     bench.ten_million();
     bench.defragment();

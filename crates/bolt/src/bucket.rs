@@ -14,8 +14,8 @@ use crate::cursor::Cursor;
 use crate::error::CorruptPage;
 use crate::finger::Finger;
 use crate::page::{LeafElement, Page, PageId, u64_at};
-use crate::state::DEPTH_MAX;
-use crate::tree::{Subtree, Tree, View};
+use crate::state::{CommittedState, DEPTH_MAX};
+use crate::tree::{CommittedSubtree, Subtree, SubtreeContent, Tree};
 use crate::write::OpenBucket;
 
 /// Size of a bucket header, in bytes.
@@ -74,17 +74,17 @@ impl<'a> Bucket<'a> {
 
     /// Decodes the nested bucket stored in an element of this bucket's tree.
     pub(crate) fn inner(&self, element: LeafElement<'a>) -> Result<Bucket<'a>, CorruptPage> {
-        if let Subtree::Inline(_) = self.tree.root {
-            return Err(self.tree.state.corrupt(0, "inline bucket contains a bucket"));
-        }
-        let inner = BucketHeader::decode(element.value).and_then(|header| {
-            let root = match header.root {
-                0 => Subtree::Inline(Page::inline(&element.value[BUCKET_HEADER..])?),
-                id => Subtree::Page(id),
-            };
-            Ok(Bucket { tree: Tree { root, ..self.tree }, sequence: header.sequence, open: None })
-        });
-        inner.map_err(|reason| self.tree.state.corrupt(self.root_page(), reason))
+        let CommittedBucket { root, sequence, .. } = self.committed_inner(element)?;
+        Ok(Bucket { tree: Tree { root: root.into(), ..self.tree }, sequence, open: None })
+    }
+
+    /// Decodes the nested bucket stored in an element of this bucket's tree, as committed.
+    pub(crate) fn committed_inner(
+        &self,
+        element: LeafElement<'a>,
+    ) -> Result<CommittedBucket<'a>, CorruptPage> {
+        let is_inline = matches!(self.tree.root, Subtree::Inline(_));
+        CommittedBucket::decode(self.tree.state, element, self.root_page(), is_inline)
     }
 
     /// Returns a cursor positioned before the first item.
@@ -136,7 +136,7 @@ impl<'a> Bucket<'a> {
             stats.depth = stats.depth.max(depth);
             let view = self.tree.view(subtree)?;
             stats.add_page(&view, self.tree.state.meta.page_size);
-            if let View::Page(page) = &view {
+            if let SubtreeContent::Page(page) = &view {
                 self.tree.at_page(&view, page.verify_no_overlap())?;
             }
             for index in 0..view.count() {
@@ -154,6 +154,56 @@ impl<'a> Bucket<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// A bucket of a committed state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommittedBucket<'a> {
+    pub(crate) state: &'a CommittedState,
+    pub(crate) root: CommittedSubtree<'a>,
+    pub(crate) sequence: u64,
+}
+
+impl<'a> CommittedBucket<'a> {
+    /// The root bucket of a state.
+    pub(crate) fn root_of(state: &'a CommittedState) -> CommittedBucket<'a> {
+        let root = CommittedSubtree::Page(state.meta.root);
+        CommittedBucket { state, root, sequence: state.meta.sequence }
+    }
+
+    /// Decodes the nested bucket stored in an element of this bucket's tree.
+    pub(crate) fn inner(
+        &self,
+        element: LeafElement<'a>,
+    ) -> Result<CommittedBucket<'a>, CorruptPage> {
+        let is_inline = matches!(self.root, CommittedSubtree::Inline(_));
+        CommittedBucket::decode(self.state, element, self.root_page(), is_inline)
+    }
+
+    /// Decodes the bucket stored in an element, and names its parent in errors.
+    fn decode(
+        state: &'a CommittedState,
+        element: LeafElement<'a>,
+        parent: PageId,
+        is_parent_inline: bool,
+    ) -> Result<CommittedBucket<'a>, CorruptPage> {
+        if is_parent_inline {
+            return Err(state.corrupt(0, "inline bucket contains a bucket"));
+        }
+        let bucket = BucketHeader::decode(element.value).and_then(|header| {
+            let root = match header.root {
+                0 => CommittedSubtree::Inline(Page::inline(&element.value[BUCKET_HEADER..])?),
+                id => CommittedSubtree::Page(id),
+            };
+            Ok(CommittedBucket { state, root, sequence: header.sequence })
+        });
+        bucket.map_err(|reason| state.corrupt(parent, reason))
+    }
+
+    /// The root page, or 0 for an inline bucket.
+    pub(crate) fn root_page(&self) -> PageId {
+        self.root.page_id()
     }
 }
 
@@ -179,8 +229,8 @@ pub struct BucketStats {
 }
 
 impl BucketStats {
-    fn add_page(&mut self, view: &View<'_>, page_size: usize) {
-        let View::Page(page) = view else { return };
+    fn add_page(&mut self, view: &SubtreeContent<'_>, page_size: usize) {
+        let SubtreeContent::Page(page) = view else { return };
         if page.id == 0 {
             return;
         }

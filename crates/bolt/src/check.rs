@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::bucket::Bucket;
+use crate::bucket::CommittedBucket;
 use crate::error::CorruptPage;
 use crate::freelist::{self, PageSet};
 use crate::meta::NO_FREELIST;
 use crate::page::{Page, PageId};
 use crate::snapshot::Snapshot;
 use crate::state::CommittedState;
-use crate::tree::Subtree;
+use crate::tree::CommittedSubtree;
 
 /// Maximum number of reported errors; a corrupt file may have one for every page.
 const ERRORS_MAX: usize = 1000;
@@ -26,7 +26,7 @@ impl Snapshot {
     pub fn check(&self) -> Vec<CorruptPage> {
         let state = &*self.state;
         let mut check = Check { state, used: PageSet::default(), errors: Vec::new() };
-        check.bucket(&self.root(), 0);
+        check.bucket(&self.committed_root(), 0);
         check.freelist();
         check.errors
     }
@@ -48,16 +48,15 @@ struct Bounds<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn bucket(&mut self, bucket: &Bucket<'a>, level: usize) {
+    fn bucket(&mut self, bucket: &CommittedBucket<'a>, level: usize) {
         let all = Bounds { from: None, to: None };
-        match bucket.tree.root {
-            Subtree::Page(id) => self.page(bucket, id, all, level),
-            Subtree::Inline(page) => self.elements(bucket, &page, all, level),
-            Subtree::Node(_) => unreachable!("a committed state has no nodes"),
+        match bucket.root {
+            CommittedSubtree::Page(id) => self.page(bucket, id, all, level),
+            CommittedSubtree::Inline(page) => self.elements(bucket, &page, all, level),
         }
     }
 
-    fn page(&mut self, bucket: &Bucket<'a>, id: PageId, bounds: Bounds<'a>, level: usize) {
+    fn page(&mut self, bucket: &CommittedBucket<'a>, id: PageId, bounds: Bounds<'a>, level: usize) {
         if level >= LEVELS_MAX {
             return self.error(id, format!("more than {LEVELS_MAX} levels deep"));
         }
@@ -74,7 +73,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn elements(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, bounds: Bounds<'a>, level: usize) {
+    fn elements(
+        &mut self,
+        bucket: &CommittedBucket<'a>,
+        page: &Page<'a>,
+        bounds: Bounds<'a>,
+        level: usize,
+    ) {
         // Overlapping elements may hold the same inline bucket many times; following them would
         // take quadratic time.
         if let Err(reason) = page.verify_no_overlap() {
@@ -128,7 +133,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn leaf_element(&mut self, bucket: &Bucket<'a>, page: &Page<'a>, index: usize, level: usize) {
+    fn leaf_element(
+        &mut self,
+        bucket: &CommittedBucket<'a>,
+        page: &Page<'a>,
+        index: usize,
+        level: usize,
+    ) {
         match page.leaf_element(index) {
             Err(reason) => self.error(page.id, format!("element {index}: {reason}")),
             Ok(element) if element.is_bucket => match bucket.inner(element) {

@@ -3,7 +3,7 @@
 use crate::error::CorruptPage;
 use crate::page::LeafElement;
 use crate::state::DEPTH_MAX;
-use crate::tree::{Subtree, Tree, View};
+use crate::tree::{Subtree, SubtreeContent, Tree};
 
 /// Leaves to prefetch ahead during a forward scan.
 const LEAVES_AHEAD: usize = 4;
@@ -29,13 +29,13 @@ impl<'a> From<LeafElement<'a>> for Item<'a> {
 pub struct Cursor<'a> {
     tree: Tree<'a>,
     /// The current leaf; `None` until the cursor is positioned.
-    leaf: Option<View<'a>>,
+    leaf: Option<SubtreeContent<'a>>,
     count: usize,
     /// Index of the current item in the leaf. A value of `count` or more is past the last item, or
     /// [`BEFORE_FIRST`].
     index: usize,
     /// The branches above the leaf, from the root down, each with the index of the child taken.
-    above: Vec<(View<'a>, usize)>,
+    above: Vec<(SubtreeContent<'a>, usize)>,
     /// Direction of the last move between leaves, and the number of pages entered since. One pass
     /// through a tree enters each page at most once, so a larger number reveals a cycle.
     heading: End,
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
     pub fn next(&mut self) -> Result<Option<Item<'a>>, CorruptPage> {
         // Wraps from `BEFORE_FIRST` to 0.
         let index = self.index.wrapping_add(1);
-        if let Some(View::Page(page)) = &self.leaf
+        if let Some(SubtreeContent::Page(page)) = &self.leaf
             && let Ok(element) = page.leaf_element(index)
         {
             self.index = index;
@@ -132,7 +132,7 @@ impl<'a> Cursor<'a> {
     /// Fast path: enters the next leaf if it is the next child of the same branch, and returns its
     /// first item.
     fn next_leaf(&mut self) -> Option<LeafElement<'a>> {
-        let (View::Page(branch), taken) = self.above.last_mut()? else { return None };
+        let (SubtreeContent::Page(branch), taken) = self.above.last_mut()? else { return None };
         let next = *taken + 1;
         if next >= branch.count()
             || self.index.wrapping_add(1) != self.count
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         let element = page.leaf_element(0).ok()?;
         *taken = next;
         self.entered += 1;
-        (self.leaf, self.count, self.index) = (Some(View::Page(page)), page.count(), 0);
+        (self.leaf, self.count, self.index) = (Some(SubtreeContent::Page(page)), page.count(), 0);
         Some(element)
     }
 
@@ -204,7 +204,7 @@ impl<'a> Cursor<'a> {
 
     /// Climbs to the lowest branch with another child in this direction, and selects that child.
     fn advance_branch(&mut self, from: End) -> bool {
-        let more = |(branch, index): &(View<'a>, usize)| match from {
+        let more = |(branch, index): &(SubtreeContent<'a>, usize)| match from {
             End::First => index + 1 < branch.count(),
             End::Last => *index > 0,
         };
@@ -229,19 +229,19 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn set_position(&mut self, leaf: View<'a>, index: usize) {
+    fn set_position(&mut self, leaf: SubtreeContent<'a>, index: usize) {
         self.count = leaf.count();
         self.index = index;
         self.leaf = Some(leaf);
     }
 
     /// Reads the page one level down. Fails if the tree is deeper or larger than a file can hold.
-    fn enter(&mut self, subtree: Subtree<'a>) -> Result<View<'a>, CorruptPage> {
+    fn enter(&mut self, subtree: Subtree<'a>) -> Result<SubtreeContent<'a>, CorruptPage> {
         if self.above.len() >= DEPTH_MAX {
             return Err(self.tree.too_deep(subtree));
         }
         let view = self.tree.view(subtree)?;
-        if let View::Page(page) = view {
+        if let SubtreeContent::Page(page) = view {
             self.entered += 1;
             if self.entered > self.tree.state.meta.high_water {
                 return Err(self

@@ -68,7 +68,7 @@ pub struct Db {
     /// The newest committed state. Locked only while the `Arc` is cloned or replaced.
     current: RwLock<Arc<CommittedState>>,
     // A std mutex: poisoning records that a transaction panicked (see `lock_writer`).
-    pub(crate) writer: std::sync::Mutex<Writer>,
+    pub(crate) writer: std::sync::Mutex<WriterState>,
     /// Held during a defragmentation.
     pub(crate) defrag: Mutex<()>,
     pub(crate) checksums: Option<Checksums>,
@@ -87,9 +87,9 @@ pub(crate) struct DbParts {
     pub(crate) unsynced: bool,
 }
 
-/// CommittedState of the single writer, protected by [`Db::writer`].
+/// State of the single writer, protected by [`Db::writer`].
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct WriterState {
     pub(crate) file: Arc<dyn File>,
     pub(crate) file_len: u64,
     pub(crate) freelist: Freelist,
@@ -121,7 +121,7 @@ impl Db {
 
     pub(crate) fn assemble(disk: Arc<dyn Disk>, options: Options, parts: DbParts) -> Db {
         let DbParts { state, freelist, file_len, checksums, fell_back, unsynced } = parts;
-        let writer = Writer {
+        let writer = WriterState {
             file: Arc::clone(&state.file),
             file_len,
             freelist,
@@ -170,7 +170,9 @@ impl Db {
         Ok(WriteTx::new(self, writer, self.state()))
     }
 
-    pub(crate) fn lock_writer(&self) -> Result<std::sync::MutexGuard<'_, Writer>, CommitError> {
+    pub(crate) fn lock_writer(
+        &self,
+    ) -> Result<std::sync::MutexGuard<'_, WriterState>, CommitError> {
         if self.options.read_only {
             return Err(CommitError::ReadOnly(self.path.to_path_buf()));
         }
@@ -204,7 +206,7 @@ impl Db {
     }
 
     /// Makes the state that was just committed visible to readers.
-    pub(crate) fn publish(&self, writer: &mut Writer, meta: Meta) -> io::Result<()> {
+    pub(crate) fn publish(&self, writer: &mut WriterState, meta: Meta) -> io::Result<()> {
         let old = self.state();
         // SAFETY: see `open::map`.
         #[expect(unsafe_code, reason = "reading a map needs a promise about writers")]
@@ -249,7 +251,7 @@ impl Db {
     }
 }
 
-impl Writer {
+impl WriterState {
     /// Releases pending pages that neither a reader nor a meta page needs. `newest` is the txid of
     /// the last commit.
     pub(crate) fn release_pages(&mut self, newest: u64) {

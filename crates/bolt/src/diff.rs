@@ -18,11 +18,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use crate::bucket::Bucket;
+use crate::bucket::CommittedBucket;
 use crate::error::CorruptPage;
 use crate::page::{LeafElement, Page, PageId, compare};
 use crate::state::{CommittedState, DEPTH_MAX};
-use crate::tree::Subtree;
+use crate::tree::CommittedSubtree;
 
 /// Receives the changes, bucket by bucket, with keys in order.
 pub(crate) trait ChangeSink {
@@ -38,21 +38,20 @@ pub(crate) trait ChangeSink {
 /// Reports the operations that turn the `before` state of a bucket into `after`, including nested
 /// buckets.
 pub(crate) fn diff<'a, C: ChangeSink>(
-    before: Option<&Bucket<'a>>,
-    after: &Bucket<'a>,
+    before: Option<&CommittedBucket<'a>>,
+    after: &CommittedBucket<'a>,
     path: &mut Vec<&'a [u8]>,
     changes: &mut C,
 ) -> Result<(), C::Error> {
     if path.len() > DEPTH_MAX {
-        return Err(after.tree.too_deep(after.tree.root).into());
+        return Err(after.state.too_deep(after.root_page()).into());
     }
     if before.map_or(0, |bucket| bucket.sequence) != after.sequence {
         changes.set_sequence(path, after.sequence)?;
     }
     let (old, new) = changed_leaves(before, after)?;
-    let mut old =
-        LeafEntries::new(before.map_or(after.tree.state, |bucket| bucket.tree.state), &old);
-    let mut new = LeafEntries::new(after.tree.state, &new);
+    let mut old = LeafEntries::new(before.map_or(after.state, |bucket| bucket.state), &old);
+    let mut new = LeafEntries::new(after.state, &new);
     loop {
         let order = match (old.peek()?, new.peek()?) {
             (None, None) => return Ok(()),
@@ -68,8 +67,8 @@ pub(crate) fn diff<'a, C: ChangeSink>(
 
 /// Reports the change of one key.
 fn change<'a, C: ChangeSink>(
-    before: Option<&Bucket<'a>>,
-    after: &Bucket<'a>,
+    before: Option<&CommittedBucket<'a>>,
+    after: &CommittedBucket<'a>,
     old: Option<LeafElement<'a>>,
     new: Option<LeafElement<'a>>,
     path: &mut Vec<&'a [u8]>,
@@ -110,8 +109,8 @@ fn change<'a, C: ChangeSink>(
 type Leaves<'a> = (Vec<Page<'a>>, Vec<Page<'a>>);
 
 fn changed_leaves<'a>(
-    before: Option<&Bucket<'a>>,
-    after: &Bucket<'a>,
+    before: Option<&CommittedBucket<'a>>,
+    after: &CommittedBucket<'a>,
 ) -> Result<Leaves<'a>, CorruptPage> {
     let mut old = Level::new(before)?;
     let mut new = Level::new(Some(after))?;
@@ -146,17 +145,16 @@ struct Level<'a> {
 }
 
 impl<'a> Level<'a> {
-    fn new(bucket: Option<&Bucket<'a>>) -> Result<Level<'a>, CorruptPage> {
-        let state = bucket.map(|bucket| bucket.tree.state);
+    fn new(bucket: Option<&CommittedBucket<'a>>) -> Result<Level<'a>, CorruptPage> {
+        let state = bucket.map(|bucket| bucket.state);
         let mut level = Level { state, inline: None, pages: Vec::new(), height: 0 };
         let Some(bucket) = bucket else { return Ok(level) };
-        match bucket.tree.root {
-            Subtree::Inline(page) => level.inline = Some(page),
-            Subtree::Page(id) => {
+        match bucket.root {
+            CommittedSubtree::Inline(page) => level.inline = Some(page),
+            CommittedSubtree::Page(id) => {
                 level.pages.push(id);
-                level.height = height_of(bucket.tree.state, id)?;
+                level.height = height_of(bucket.state, id)?;
             }
-            Subtree::Node(_) => unreachable!("a committed state has no in-memory nodes"),
         }
         Ok(level)
     }

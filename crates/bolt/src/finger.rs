@@ -24,7 +24,7 @@ use std::cmp::Ordering;
 use crate::error::CorruptPage;
 use crate::page::{LeafElement, compare};
 use crate::state::DEPTH_MAX;
-use crate::tree::{Subtree, Tree, View};
+use crate::tree::{Subtree, SubtreeContent, Tree};
 
 /// Leaves to prefetch ahead when leaves are entered in order.
 const LEAVES_AHEAD: usize = 2;
@@ -34,9 +34,9 @@ const LEAVES_AHEAD: usize = 2;
 pub struct Finger<'a> {
     tree: Tree<'a>,
     /// The leaf of the last key with an index: of the key itself, or of the next greater one.
-    leaf: Option<(View<'a>, usize)>,
+    leaf: Option<(SubtreeContent<'a>, usize)>,
     /// The branches above that leaf, from the root down, each with the index of the child taken.
-    above: Vec<(View<'a>, usize)>,
+    above: Vec<(SubtreeContent<'a>, usize)>,
 }
 
 impl<'a> Finger<'a> {
@@ -47,7 +47,7 @@ impl<'a> Finger<'a> {
     /// Returns the value of a key, or `None` if the key is absent or names a bucket.
     #[inline]
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'a [u8]>, CorruptPage> {
-        if let Some((View::Page(leaf), index)) = &mut self.leaf
+        if let Some((SubtreeContent::Page(leaf), index)) = &mut self.leaf
             && let Ok(next) = leaf.leaf_element(*index + 1)
             && compare(next.key, key).is_eq()
         {
@@ -70,7 +70,7 @@ impl<'a> Finger<'a> {
     }
 
     /// Returns the leaf that covers a key, descending from the lowest known branch above it.
-    fn descend(&mut self, key: &[u8]) -> Result<View<'a>, CorruptPage> {
+    fn descend(&mut self, key: &[u8]) -> Result<SubtreeContent<'a>, CorruptPage> {
         let mut subtree = self.climb(key)?;
         for _ in self.above.len()..DEPTH_MAX {
             let view = self.tree.view(subtree)?;
@@ -97,7 +97,7 @@ impl<'a> Finger<'a> {
     /// Selects the child of a covering branch that leads to the key. Tries the next child first.
     fn turn(
         &mut self,
-        branch: View<'a>,
+        branch: SubtreeContent<'a>,
         next: usize,
         key: &[u8],
     ) -> Result<Subtree<'a>, CorruptPage> {
@@ -111,7 +111,11 @@ impl<'a> Finger<'a> {
         self.enter(branch, next)
     }
 
-    fn enter(&mut self, branch: View<'a>, child: usize) -> Result<Subtree<'a>, CorruptPage> {
+    fn enter(
+        &mut self,
+        branch: SubtreeContent<'a>,
+        child: usize,
+    ) -> Result<Subtree<'a>, CorruptPage> {
         let subtree = self.tree.at_page(&branch, branch.child(child))?;
         self.tree.prefetch(subtree);
         self.above.push((branch, child));
@@ -121,7 +125,7 @@ impl<'a> Finger<'a> {
     /// Reports whether the page surely covers the key. A key after the last element may still
     /// belong to it.
     #[inline]
-    fn spans(&self, view: &View<'a>, key: &[u8]) -> Result<bool, CorruptPage> {
+    fn spans(&self, view: &SubtreeContent<'a>, key: &[u8]) -> Result<bool, CorruptPage> {
         let Some(last) = view.count().checked_sub(1) else { return Ok(false) };
         Ok(self.compare(view, last, key)?.is_ge() && self.compare(view, 0, key)?.is_le())
     }
@@ -129,7 +133,12 @@ impl<'a> Finger<'a> {
     /// Reports whether the child of a branch surely covers the key. The last child may still cover
     /// it if not.
     #[inline]
-    fn leads(&self, branch: &View<'a>, child: usize, key: &[u8]) -> Result<bool, CorruptPage> {
+    fn leads(
+        &self,
+        branch: &SubtreeContent<'a>,
+        child: usize,
+        key: &[u8],
+    ) -> Result<bool, CorruptPage> {
         let next = child + 1;
         Ok(next < branch.count()
             && self.compare(branch, child, key)?.is_le()
@@ -138,7 +147,12 @@ impl<'a> Finger<'a> {
 
     /// Compares the key of an element with `key`.
     #[inline]
-    fn compare(&self, view: &View<'a>, index: usize, key: &[u8]) -> Result<Ordering, CorruptPage> {
+    fn compare(
+        &self,
+        view: &SubtreeContent<'a>,
+        index: usize,
+        key: &[u8],
+    ) -> Result<Ordering, CorruptPage> {
         Ok(compare(self.tree.at_page(view, view.key(index))?, key))
     }
 }

@@ -180,7 +180,7 @@ impl Freelist {
         (used, id)
     }
 
-    /// Adds a run to the free runs and merges it with its neighbours.
+    /// Adds a run to the free runs and merges it with its neighbors.
     fn add(&mut self, mut start: PageId, mut len: u64) {
         if let Some((&before, &before_len)) = self.runs.range(..start).next_back() {
             assert!(before + before_len <= start, "page {start} is freed twice");

@@ -84,7 +84,7 @@ fn write_both_metas(state: &CommittedState, slot: PageId) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes temporary files that a crash left behind.
+/// Removes temporary files that a crash left.
 fn remove_leftovers(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     let sums = temporary_path(&checksums::sums_path(path), "new");
     for leftover in [temporary_path(path, "defrag"), temporary_path(path, "init"), sums] {
@@ -102,7 +102,7 @@ pub(crate) fn map(file: &dyn File, len: u64) -> io::Result<Map> {
     // reachable from its meta page. Only a commit writes pages, and it takes them from the
     // freelist. The freelist has no page that the newest state reaches (`walk::used_pages` ensured
     // that at open, and that no page is reached twice), and no page that an older, still referenced
-    // state reaches (`Writer::release_pages`). Meta pages, and whole files for copying, are read
+    // state reaches (`WriterState::release_pages`). Meta pages, and whole files for copying, are read
     // with `read_at`. A file is never truncated while it is mapped.
     #[expect(unsafe_code, reason = "reading a map needs a promise about writers")]
     unsafe {

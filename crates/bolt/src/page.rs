@@ -335,7 +335,7 @@ mod tests {
         bytes
     }
 
-    /// Asserts that `search` agrees with a binary search on each key and on its direct neighbours.
+    /// Asserts that `search` agrees with a binary search on each key and on its direct neighbors.
     fn assert_searched(keys: &[Vec<u8>]) {
         let bytes = leaf(keys);
         let header = Header::decode(bytes.first_chunk().unwrap());
@@ -358,8 +358,8 @@ mod tests {
         for count in [1, GUESS_MIN as u64, GUESS_MIN as u64 + 1, 200] {
             for step in [1, 7, (1 << 47) / count, (1 << 48) / count + 1, u64::MAX / count] {
                 let even = |n| n * step;
-                let towards_zero = |n: u64| even(n) >> (count - n).min(40);
-                for main in [&even as &dyn Fn(u64) -> u64, &towards_zero] {
+                let toward_zero = |n: u64| even(n) >> (count - n).min(40);
+                for main in [&even as &dyn Fn(u64) -> u64, &toward_zero] {
                     let key = |n: u64| {
                         let sub = [b"_", &n.to_be_bytes()[..]].concat();
                         [&main(n).to_be_bytes()[..], &sub].concat()

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, CommittedBucket};
 use crate::error::CorruptPage;
 use crate::meta::Meta;
 use crate::state::CommittedState;
@@ -19,12 +19,6 @@ pub struct Snapshot {
     pub(crate) state: Arc<CommittedState>,
 }
 
-/// The root bucket of a state.
-pub(crate) fn root(state: &CommittedState) -> Bucket<'_> {
-    let tree = Tree { state, bytes: None, root: Subtree::Page(state.meta.root) };
-    Bucket { tree, sequence: state.meta.sequence, open: None }
-}
-
 impl Snapshot {
     pub(crate) fn new(state: Arc<CommittedState>) -> Snapshot {
         Snapshot { state }
@@ -32,7 +26,13 @@ impl Snapshot {
 
     /// The root bucket, which contains the top-level buckets.
     pub fn root(&self) -> Bucket<'_> {
-        root(&self.state)
+        let state = &*self.state;
+        let tree = Tree { state, bytes: None, root: Subtree::Page(state.meta.root) };
+        Bucket { tree, sequence: state.meta.sequence, open: None }
+    }
+
+    pub(crate) fn committed_root(&self) -> CommittedBucket<'_> {
+        CommittedBucket::root_of(&self.state)
     }
 
     /// Returns a top-level bucket.

@@ -92,4 +92,9 @@ impl CommittedState {
     pub(crate) fn corrupt(&self, page: PageId, reason: impl Into<String>) -> CorruptPage {
         CorruptPage::new(&self.path, page, reason)
     }
+
+    #[cold]
+    pub(crate) fn too_deep(&self, page: PageId) -> CorruptPage {
+        self.corrupt(page, format!("more than {DEPTH_MAX} levels deep"))
+    }
 }

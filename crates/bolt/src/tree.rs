@@ -24,21 +24,48 @@ pub(crate) enum Subtree<'a> {
     Node(&'a Node),
 }
 
-/// A decoded page or node.
+/// The location of a tree or subtree of a committed state, which has no nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum View<'a> {
+pub(crate) enum CommittedSubtree<'a> {
+    Page(PageId),
+    /// The page of an inline bucket.
+    Inline(Page<'a>),
+}
+
+impl CommittedSubtree<'_> {
+    /// The page number, or 0 for the page of an inline bucket.
+    pub(crate) fn page_id(&self) -> PageId {
+        match self {
+            CommittedSubtree::Page(id) => *id,
+            CommittedSubtree::Inline(_) => 0,
+        }
+    }
+}
+
+impl<'a> From<CommittedSubtree<'a>> for Subtree<'a> {
+    fn from(committed: CommittedSubtree<'a>) -> Subtree<'a> {
+        match committed {
+            CommittedSubtree::Page(id) => Subtree::Page(id),
+            CommittedSubtree::Inline(page) => Subtree::Inline(page),
+        }
+    }
+}
+
+/// The content of a subtree: its decoded top page, or its top node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SubtreeContent<'a> {
     Page(Page<'a>),
     Node(&'a Node, NodeBytes<'a>),
 }
 
 impl<'a> Tree<'a> {
     #[inline]
-    pub(crate) fn view(&self, subtree: Subtree<'a>) -> Result<View<'a>, CorruptPage> {
+    pub(crate) fn view(&self, subtree: Subtree<'a>) -> Result<SubtreeContent<'a>, CorruptPage> {
         Ok(match subtree {
-            Subtree::Page(id) => View::Page(self.state.page(id)?),
-            Subtree::Inline(page) => View::Page(page),
+            Subtree::Page(id) => SubtreeContent::Page(self.state.page(id)?),
+            Subtree::Inline(page) => SubtreeContent::Page(page),
             Subtree::Node(node) => {
-                View::Node(node, self.bytes.expect("a tree with nodes has their memory"))
+                SubtreeContent::Node(node, self.bytes.expect("a tree with nodes has their memory"))
             }
         })
     }
@@ -75,8 +102,8 @@ impl<'a> Tree<'a> {
 
     /// Prefetches the keys of a page.
     #[inline]
-    pub(crate) fn prefetch_keys(&self, view: &View<'a>) {
-        if let View::Page(page) = view {
+    pub(crate) fn prefetch_keys(&self, view: &SubtreeContent<'a>) {
+        if let SubtreeContent::Page(page) = view {
             self.state.prefetch_keys(page);
         }
     }
@@ -85,7 +112,7 @@ impl<'a> Tree<'a> {
     #[inline]
     pub(crate) fn at_page<T>(
         &self,
-        view: &View<'a>,
+        view: &SubtreeContent<'a>,
         found: Result<T, &'static str>,
     ) -> Result<T, CorruptPage> {
         match found {
@@ -100,40 +127,40 @@ impl<'a> Tree<'a> {
             Subtree::Page(id) => id,
             Subtree::Inline(_) | Subtree::Node(_) => 0,
         };
-        self.state.corrupt(page, format!("more than {DEPTH_MAX} levels deep"))
+        self.state.too_deep(page)
     }
 }
 
-impl<'a> View<'a> {
+impl<'a> SubtreeContent<'a> {
     #[inline]
     pub(crate) fn is_leaf(&self) -> bool {
         match self {
-            View::Page(page) => page.is_leaf,
-            View::Node(node, _) => matches!(node.elements, Elements::Leaf(_)),
+            SubtreeContent::Page(page) => page.is_leaf,
+            SubtreeContent::Node(node, _) => matches!(node.elements, Elements::Leaf(_)),
         }
     }
 
     #[inline]
     pub(crate) fn count(&self) -> usize {
         match self {
-            View::Page(page) => page.count(),
-            View::Node(node, _) => node.len(),
+            SubtreeContent::Page(page) => page.count(),
+            SubtreeContent::Node(node, _) => node.len(),
         }
     }
 
     /// The page number, or 0 without a page.
     pub(crate) fn page_id(&self) -> PageId {
         match self {
-            View::Page(page) => page.id,
-            View::Node(node, _) => node.source.map_or(0, |(id, _)| id),
+            SubtreeContent::Page(page) => page.id,
+            SubtreeContent::Node(node, _) => node.source.map_or(0, |(id, _)| id),
         }
     }
 
     #[inline]
     pub(crate) fn element(&self, index: usize) -> Result<LeafElement<'a>, &'static str> {
         match self {
-            View::Page(page) => page.leaf_element(index),
-            View::Node(node, bytes) => match &node.elements {
+            SubtreeContent::Page(page) => page.leaf_element(index),
+            SubtreeContent::Node(node, bytes) => match &node.elements {
                 Elements::Leaf(entries) => Ok(entries[index].read(*bytes)),
                 Elements::Branch(_) => Err("expected a leaf, found a branch"),
             },
@@ -144,8 +171,8 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn key(&self, index: usize) -> Result<&'a [u8], &'static str> {
         match self {
-            View::Page(page) => page.key(index),
-            View::Node(node, bytes) => Ok(bytes.key(match &node.elements {
+            SubtreeContent::Page(page) => page.key(index),
+            SubtreeContent::Node(node, bytes) => Ok(bytes.key(match &node.elements {
                 Elements::Leaf(entries) => &entries[index].key,
                 Elements::Branch(branches) => &branches[index].key,
             })),
@@ -155,8 +182,8 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn child(&self, index: usize) -> Result<Subtree<'a>, &'static str> {
         match self {
-            View::Page(page) => Ok(Subtree::Page(page.child(index)?)),
-            View::Node(node, _) => match &node.elements {
+            SubtreeContent::Page(page) => Ok(Subtree::Page(page.child(index)?)),
+            SubtreeContent::Node(node, _) => match &node.elements {
                 Elements::Branch(branches) => Ok(branches[index].child.subtree()),
                 Elements::Leaf(_) => Err("expected a branch, found a leaf"),
             },
@@ -166,16 +193,16 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn search(&self, key: &[u8]) -> Result<(usize, bool), &'static str> {
         match self {
-            View::Page(page) => page.search(key),
-            View::Node(node, bytes) => Ok(node.search(key, *bytes)),
+            SubtreeContent::Page(page) => page.search(key),
+            SubtreeContent::Node(node, bytes) => Ok(node.search(key, *bytes)),
         }
     }
 
     #[inline]
     pub(crate) fn search_child(&self, key: &[u8]) -> Result<usize, &'static str> {
         match self {
-            View::Page(page) => page.search_child(key),
-            View::Node(node, bytes) => Ok(node.search_child(key, *bytes)),
+            SubtreeContent::Page(page) => page.search_child(key),
+            SubtreeContent::Node(node, bytes) => Ok(node.search_child(key, *bytes)),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A walk over all pages that a state reaches.
 
-use crate::bucket::Bucket;
+use crate::bucket::CommittedBucket;
 use crate::error::CorruptPage;
 use crate::freelist::PageSet;
 use crate::meta::NO_FREELIST;
-use crate::page::{FREELIST, PageId};
-use crate::snapshot::{Snapshot, root};
+use crate::page::{FREELIST, Page, PageId};
+use crate::snapshot::Snapshot;
 use crate::state::{CommittedState, DEPTH_MAX};
-use crate::tree::{Subtree, View};
+use crate::tree::CommittedSubtree;
 
 impl Snapshot {
     /// Verifies that the file could be opened for writing: every reachable page is readable and
@@ -32,7 +32,7 @@ pub(crate) fn used_pages(state: &CommittedState) -> Result<PageSet, CorruptPage>
         mark_used(state, &mut used, id, u64::from(header.overflow) + 1)?;
     }
     let mut walk = Walk { state, used };
-    walk.bucket(&root(state), 0)?;
+    walk.bucket(&CommittedBucket::root_of(state), 0)?;
     Ok(walk.used)
 }
 
@@ -42,40 +42,45 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn bucket(&mut self, bucket: &Bucket<'a>, nesting: usize) -> Result<(), CorruptPage> {
-        let tree = bucket.tree;
-        let mut todo = vec![(tree.root, 0)];
+    fn bucket(&mut self, bucket: &CommittedBucket<'a>, nesting: usize) -> Result<(), CorruptPage> {
+        let mut todo = vec![(bucket.root, 0)];
         while let Some((subtree, depth)) = todo.pop() {
             if depth >= DEPTH_MAX || nesting >= DEPTH_MAX {
-                return Err(tree.too_deep(subtree));
+                return Err(self.state.too_deep(subtree.page_id()));
             }
-            let view = tree.view(subtree)?;
-            let View::Page(page) = view else {
-                unreachable!("a committed state has no in-memory nodes")
-            };
-            if let Subtree::Page(id) = subtree {
-                let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
-                mark_used(self.state, &mut self.used, id, pages)?;
-            }
+            let page = self.page(subtree)?;
+            let corrupt = |reason| self.state.corrupt(page.id, reason);
             let mut checked = false;
             for index in 0..page.count() {
-                if page.is_leaf {
-                    if tree.at_page(&view, page.is_bucket(index))? {
-                        // Overlapping elements may hold the same inline bucket many times;
-                        // following them would take quadratic time.
-                        if !checked {
-                            tree.at_page(&view, page.verify_no_overlap())?;
-                            checked = true;
-                        }
-                        let element = tree.at_page(&view, page.leaf_element(index))?;
-                        self.bucket(&bucket.inner(element)?, nesting + 1)?;
+                if !page.is_leaf {
+                    let child = page.child(index).map_err(corrupt)?;
+                    todo.push((CommittedSubtree::Page(child), depth + 1));
+                } else if page.is_bucket(index).map_err(corrupt)? {
+                    // Overlapping elements may hold the same inline bucket many times; following
+                    // them would take quadratic time.
+                    if !checked {
+                        page.verify_no_overlap().map_err(corrupt)?;
+                        checked = true;
                     }
-                } else {
-                    todo.push((Subtree::Page(tree.at_page(&view, page.child(index))?), depth + 1));
+                    let element = page.leaf_element(index).map_err(corrupt)?;
+                    self.bucket(&bucket.inner(element)?, nesting + 1)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Reads the top page of a subtree and marks it as used. An inline page is part of another.
+    fn page(&mut self, subtree: CommittedSubtree<'a>) -> Result<Page<'a>, CorruptPage> {
+        match subtree {
+            CommittedSubtree::Inline(page) => Ok(page),
+            CommittedSubtree::Page(id) => {
+                let page = self.state.page(id)?;
+                let pages = (page.bytes().len() / self.state.meta.page_size) as u64;
+                mark_used(self.state, &mut self.used, id, pages)?;
+                Ok(page)
+            }
+        }
     }
 }
 

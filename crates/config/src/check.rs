@@ -21,7 +21,7 @@ const ELECTION_MS_MAX: u64 = 50_000;
 /// The maximum sampling rate, per million requests.
 const TRACING_RATE_MAX: i64 = 1_000_000;
 
-/// Refuses the flags that etcd refuses, and notes its warnings. The log flags are checked before.
+/// Rejects the flags that etcd rejects, and notes its warnings. The log flags are checked before.
 pub(crate) fn check(flags: &Flags, notices: &mut Vec<Notice>) -> Result<(), ConfigError> {
     check_urls(flags, notices)?;
     check_cluster(flags)?;

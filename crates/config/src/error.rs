@@ -4,10 +4,10 @@ use crate::gates::GateError;
 use crate::url::AddressError;
 use gocompat::{GoDuration, quote};
 
-/// The reason to refuse an argument or variable that is not a text.
+/// The reason to reject an argument or variable that is not a text.
 pub(crate) const NO_TEXT: &str = "not UTF-8";
 
-/// A refused configuration.
+/// A rejected configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// An argument that is not a flag.

@@ -85,7 +85,7 @@ pub struct FeatureGates {
     chosen: BTreeMap<Gate, bool>,
 }
 
-/// A refused value of `--feature-gates`. The texts are etcd's.
+/// A rejected value of `--feature-gates`. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// A name without `=true` or `=false`.

@@ -38,7 +38,7 @@ pub(crate) fn as_integer(value: &Value) -> Option<i128> {
     if let Some(signed) = number.as_i64() {
         return Some(i128::from(signed));
     }
-    // Larger floats do not fit 64 bits and are refused anyway.
+    // Larger floats do not fit 64 bits and are rejected anyway.
     let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e19)?;
     format!("{float:.0}").parse().ok()
 }

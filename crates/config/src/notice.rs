@@ -75,8 +75,8 @@ pub enum Notice {
         /// The arguments, beginning with the name of the program.
         args: Vec<String>,
     },
-    /// The configuration is refused.
-    Refused(ConfigError),
+    /// The configuration is rejected.
+    Rejected(ConfigError),
     /// Advertised client URLs are missing.
     AdvertiseUnset(ConfigError),
     /// The configuration is valid, but a member cannot start with it.
@@ -214,10 +214,10 @@ impl Notice {
             ),
             Self::Deprecated(text) => warn!("{text}"),
             Self::Running { args } => info!(?args, "Running: "),
-            Self::Refused(error @ ConfigError::Shadowed(variable)) => {
+            Self::Rejected(error @ ConfigError::Shadowed(variable)) => {
                 error!(target: FATAL, environment_variable = variable, "{error}");
             }
-            Self::Refused(error) => warn!(%error, "failed to verify flags"),
+            Self::Rejected(error) => warn!(%error, "failed to verify flags"),
             Self::AdvertiseUnset(error) => warn!(%error, "advertise client URLs are not set"),
             Self::NotStarted(error) => error!(target: FATAL, %error, "discovery failed"),
             Self::DefaultHost { host } => info!(host, "detected default host for advertise"),

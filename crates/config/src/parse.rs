@@ -60,7 +60,7 @@ impl Exit {
 
 /// The meaning of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum Invocation {
     /// Start a member.
     Member(Box<Parsed>),
     /// Run a subcommand.
@@ -71,23 +71,23 @@ pub enum Command {
 /// the program.
 ///
 /// # Errors
-/// An [`Exit`] if there is nothing to start: help, the version, or a refused configuration.
+/// An [`Exit`] if there is nothing to start: help, the version, or a rejected configuration.
 pub fn parse_command(
     args: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     host_info: &HostInfo,
-) -> Result<Command, Exit> {
+) -> Result<Invocation, Exit> {
     let session = Session::new(args, environment, host_info)?;
     match subcommand::parse(session.args.get(1..).unwrap_or_default()) {
-        Some(parsed) => parsed.map(Command::Subcommand),
-        None => Ok(Command::Member(Box::new(session.run()?))),
+        Some(parsed) => parsed.map(Invocation::Subcommand),
+        None => Ok(Invocation::Member(Box::new(session.run()?))),
     }
 }
 
 /// Parses the configuration of a member. The first argument is the name of the program.
 ///
 /// # Errors
-/// An [`Exit`] if there is nothing to start: help, the version, or a refused configuration.
+/// An [`Exit`] if there is nothing to start: help, the version, or a rejected configuration.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -102,10 +102,10 @@ pub fn parse(
 pub fn notices_without_logs(notices: &[Notice], args: &[String], error: String) -> Vec<Notice> {
     let before = notices.iter().filter(|notice| notice.is_before_logs()).cloned();
     let running = Notice::Running { args: args.to_vec() };
-    before.chain([running, Notice::Refused(ConfigError::LogOutput(error))]).collect()
+    before.chain([running, Notice::Rejected(ConfigError::LogOutput(error))]).collect()
 }
 
-/// Refuses arguments that are not UTF-8, except for the name of the program.
+/// Rejects arguments that are not UTF-8, except for the name of the program.
 fn texts(args: Vec<OsString>) -> Result<Vec<String>, Exit> {
     let text = |(position, arg): (usize, OsString)| match arg.into_string() {
         Ok(arg) => Ok(arg),
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
             Ok(()) => Ok(flags),
             Err(Stop::Help) => Err(printed(&help::flags(), help::USAGE, 0)),
             Err(Stop::Usage(text)) => Err(printed("", &format!("{text}\n{}", help::USAGE), 2)),
-            Err(Stop::Stray(arg)) => Err(self.refuse(ConfigError::Stray(arg))),
+            Err(Stop::Stray(arg)) => Err(self.reject(ConfigError::Stray(arg))),
         }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
     fn read_rest(&mut self, typed: Flags) -> Result<Flags, Exit> {
         let from_flag = Some(typed.config_file.clone()).filter(|path| !path.is_empty());
         let path = from_flag.map_or_else(|| self.environment.config_file(), |path| Ok(Some(path)));
-        match path.map_err(|refusal| self.refuse(refusal))? {
+        match path.map_err(|rejection| self.reject(rejection))? {
             Some(path) => self.read_file(&path, &typed),
             None => self.read_environment(typed),
         }
@@ -202,15 +202,15 @@ impl<'a> Session<'a> {
     fn read_file(&mut self, path: &str, typed: &Flags) -> Result<Flags, Exit> {
         let mut flags = match file::read(path, &mut self.notices) {
             Ok(flags) => flags,
-            Err(FileError::Refused(refusal)) => return Err(self.refuse(refusal)),
+            Err(FileError::Rejected(rejection)) => return Err(self.reject(rejection)),
             Err(FileError::Printed(text)) => return Err(printed("", &text, 1)),
         };
         // Compat: as in etcd, these two are taken from the command line even with a file, and are
         // not raised to their minimum.
         flags.raft_read_timeout = typed.raft_read_timeout;
         flags.raft_write_timeout = typed.raft_write_timeout;
-        let logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
-        check::check(&flags, &mut self.notices).map_err(|refusal| self.refuse(refusal))?;
+        let logs = log_config(&flags).map_err(|rejection| self.reject(rejection))?;
+        check::check(&flags, &mut self.notices).map_err(|rejection| self.reject(rejection))?;
         self.logs = logs;
         self.notices.push(Notice::FileLoaded { path: path.to_owned() });
         Ok(flags)
@@ -219,16 +219,16 @@ impl<'a> Session<'a> {
     fn read_environment(&mut self, mut flags: Flags) -> Result<Flags, Exit> {
         let environment = std::mem::take(&mut self.environment);
         let read = environment.read(&mut flags, &mut self.notices);
-        read.map_err(|refusal| self.refuse(refusal))?;
+        read.map_err(|rejection| self.reject(rejection))?;
         self.raise_timeouts(&mut flags);
         adjust_typed(&mut flags);
         if flags.discovery_fallback == "proxy" {
-            return Err(self.refuse(ConfigError::DiscoveryProxy));
+            return Err(self.reject(ConfigError::DiscoveryProxy));
         }
-        self.logs = log_config(&flags).map_err(|refusal| self.refuse(refusal))?;
-        if let Err(refusal) = check::check(&flags, &mut self.notices) {
+        self.logs = log_config(&flags).map_err(|rejection| self.reject(rejection))?;
+        if let Err(rejection) = check::check(&flags, &mut self.notices) {
             self.note_deprecated(&flags);
-            return Err(self.refuse(refusal));
+            return Err(self.reject(rejection));
         }
         Ok(flags)
     }
@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
         self.note_deprecated(&flags);
         self.note_running();
         match resolve::resolve(flags, self.logs.clone(), self.host_info, &mut self.notices) {
-            Err(refusal) => Err(self.end_with(Notice::NotStarted(refusal))),
+            Err(rejection) => Err(self.end_with(Notice::NotStarted(rejection))),
             Ok(config) => Ok(Parsed { config, notices: self.notices }),
         }
     }
@@ -265,16 +265,16 @@ impl<'a> Session<'a> {
         self.notices.push(Notice::Running { args: self.args.clone() });
     }
 
-    /// Ends with a refused configuration: logs the arguments and the error.
-    fn refuse(&mut self, refusal: ConfigError) -> Exit {
+    /// Ends with a rejected configuration: logs the arguments and the error.
+    fn reject(&mut self, rejection: ConfigError) -> Exit {
         // Compat: as in etcd, this error ends the process before the arguments are logged.
-        if matches!(refusal, ConfigError::Shadowed(_)) {
-            return self.end_with(Notice::Refused(refusal));
+        if matches!(rejection, ConfigError::Shadowed(_)) {
+            return self.end_with(Notice::Rejected(rejection));
         }
         self.note_running();
-        let hint = (refusal == ConfigError::AdvertiseClientUnset)
-            .then(|| Notice::AdvertiseUnset(refusal.clone()));
-        self.notices.push(Notice::Refused(refusal));
+        let hint = (rejection == ConfigError::AdvertiseClientUnset)
+            .then(|| Notice::AdvertiseUnset(rejection.clone()));
+        self.notices.push(Notice::Rejected(rejection));
         self.notices.extend(hint);
         self.end()
     }

@@ -2,7 +2,7 @@
 //!
 //! Plain data without invalid states: addresses are parsed, zero does not stand for a default, and
 //! a feature that is off is `None`. `resolve` derives it from [`Flags`](super::Flags); flags that
-//! Bowline cannot honour never get here, because `unsupported` refuses them.
+//! Bowline cannot honor never get here, because `unsupported` rejects them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +30,7 @@ pub struct Config {
     /// Advertised URLs.
     pub advertise: Advertise,
     /// The cluster to create or join.
-    pub cluster: Cluster,
+    pub cluster: ClusterConfig,
     /// Raft timing and snapshots.
     pub raft: Raft,
     /// The database.
@@ -138,7 +138,7 @@ pub struct Advertise {
 
 /// The cluster that a member without data creates or joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cluster {
+pub struct ClusterConfig {
     /// Whether to create or to join.
     pub state: ClusterState,
     /// The token that distinguishes clusters with the same URLs.
@@ -245,7 +245,7 @@ pub struct Raft {
     pub initial_election_tick_advance: bool,
     /// Applied entries between two snapshots on disk.
     pub snapshot_count: u64,
-    /// Entries kept behind a snapshot for slow followers.
+    /// Entries kept before a snapshot for slow followers.
     pub snapshot_catchup_entries: u64,
     /// The maximum number of snapshot files; `None` keeps all.
     pub snapshots_max: Option<u64>,

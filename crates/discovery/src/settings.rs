@@ -1,5 +1,6 @@
 //! The settings of a discovery service.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
@@ -15,6 +16,8 @@ pub struct Settings {
     pub endpoints: Vec<String>,
     /// The time to connect to an endpoint.
     pub dial_timeout: Duration,
+    /// The proxies to connect through.
+    pub proxies: Arc<net::ProxySettings>,
     /// The time for a request.
     pub request_timeout: Duration,
     /// The silence after which an endpoint is pinged; at least ten seconds.

@@ -54,9 +54,10 @@ struct BuildSettings {
 /// Derives the settings from the path of the test: `target/debug/deps/suite-0123456789abcdef`.
 fn build_settings() -> BuildSettings {
     let test = env::current_exe().expect("path of the test");
-    let folder = test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
-    let target = folder.parent().expect("a profile is a directory in target").to_owned();
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+    let profile_dir =
+        test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
+    let target = profile_dir.parent().expect("a profile is a directory in target").to_owned();
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev".to_owned(),
         Some(name) => name.to_owned(),
     };

@@ -48,13 +48,13 @@ impl Process {
         program: &Path,
         args: &[String],
         settings: &BTreeMap<String, String>,
-        folder: &Path,
+        working_dir: &Path,
     ) -> Process {
         let mut command = Command::new(program);
         std::env::vars_os().filter(is_setting).for_each(|(name, _)| {
             command.env_remove(name);
         });
-        command.args(args).envs(settings).current_dir(folder);
+        command.args(args).envs(settings).current_dir(working_dir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("start {program:?}: {error}"));

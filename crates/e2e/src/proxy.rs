@@ -102,5 +102,5 @@ fn spawn(sandbox: &Sandbox, subcommand: &str, flags: &[&str]) -> Process {
     let listen = "--listen-addr=127.0.0.1:{client}";
     let args = [subcommand, "start", listen].into_iter().chain(flags.iter().copied());
     let args: Vec<String> = args.map(|arg| sandbox.fill(arg)).collect();
-    Process::start(binary::path(), &args, &BTreeMap::new(), sandbox.folder())
+    Process::start(binary::path(), &args, &BTreeMap::new(), sandbox.dir())
 }

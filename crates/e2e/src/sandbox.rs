@@ -12,7 +12,7 @@ use crate::{binary, member};
 /// A temporary directory and three ports.
 #[derive(Debug)]
 pub struct Sandbox {
-    folder: TempDir,
+    dir: TempDir,
     ports: Ports,
 }
 
@@ -33,8 +33,8 @@ impl Sandbox {
     /// If that fails.
     #[track_caller]
     pub fn new() -> Sandbox {
-        let folder = TempDir::with_prefix("e2e-").expect("create a directory");
-        Sandbox { folder, ports: Ports::reserve() }
+        let dir = TempDir::with_prefix("e2e-").expect("create a directory");
+        Sandbox { dir, ports: Ports::reserve() }
     }
 
     /// Chooses other ports.
@@ -43,13 +43,13 @@ impl Sandbox {
     }
 
     /// Returns the directory.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Returns a path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.dir().join(name)
     }
 
     /// Returns the client address of a member with [default options](Options::new).
@@ -71,7 +71,7 @@ impl Sandbox {
     pub fn fill(&self, value: &str) -> String {
         let Ports { client, peer, extra } = &self.ports;
         value
-            .replace("{dir}", &self.folder().display().to_string())
+            .replace("{dir}", &self.dir().display().to_string())
             .replace("{client}", &client.number().to_string())
             .replace("{peer}", &peer.number().to_string())
             .replace("{extra}", &extra.number().to_string())
@@ -82,7 +82,7 @@ impl Sandbox {
     pub fn spawn(&self, options: &Options) -> Process {
         let fill = |value: &str| self.fill(value);
         let (args, settings) = (options.command_line(fill), options.environment(fill));
-        Process::start(binary::path(), &args, &settings, self.folder())
+        Process::start(binary::path(), &args, &settings, self.dir())
     }
 
     /// Starts the server, and waits until it exits without a signal.

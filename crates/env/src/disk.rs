@@ -152,8 +152,8 @@ impl dyn Disk {
 /// Returns the parent directory of a path. A root is its own parent.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
+        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
+        Some(dir) => dir,
         None => path,
     }
 }
@@ -163,13 +163,13 @@ pub fn parent(path: &Path) -> &Path {
 pub struct Open {
     /// Opens for writing too.
     pub write: bool,
-    /// Behaviour for missing and existing files.
+    /// Behavior for missing and existing files.
     pub create: Create,
     /// Permissions of a created file, less the process's umask.
     pub mode: u32,
 }
 
-/// Behaviour of [`Disk::open`] for missing and existing files.
+/// Behavior of [`Disk::open`] for missing and existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Create {
     /// The file must exist.

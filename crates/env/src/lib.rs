@@ -6,7 +6,7 @@
 //! every call, a [`SimClock`] that advances only by calls, and a reproducible [`SeededRandom`].
 //! The code in between is the same.
 //!
-//! The traits are used as trait objects: every call behind them is a system call, next to which a
+//! The traits are used as trait objects: every call through them is a system call, next to which a
 //! virtual call costs nothing, and the crates above need no type parameters. The only hot path,
 //! reading a mapped file, uses the plain struct [`Map`].
 

@@ -79,7 +79,7 @@ impl Map {
         Some(unsafe { std::slice::from_raw_parts(self.start.add(offset), len) })
     }
 
-    /// Prefetches the bytes at an offset and their neighbours into the cache.
+    /// Prefetches the bytes at an offset and their neighbors into the cache.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]

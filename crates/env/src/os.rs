@@ -263,11 +263,11 @@ mod tests {
     #[test]
     fn created_files_are_accessible_to_their_owner_only() {
         let root = tempfile::tempdir().unwrap();
-        let (folder, file) = (root.path().join("a/b"), root.path().join("a/b/file"));
-        OsDisk.create_dir_all(&folder).unwrap();
+        let (dir, file) = (root.path().join("a/b"), root.path().join("a/b/file"));
+        OsDisk.create_dir_all(&dir).unwrap();
         OsDisk.open(&file, Open::create(Create::New)).unwrap();
         assert_eq!(mode(&root.path().join("a")), 0o700);
-        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&dir), 0o700);
         assert_eq!(mode(&file), 0o600);
     }
 

@@ -70,7 +70,9 @@
 //!     turn of the compactor
 //! - server
 //!   - `compactAfterCommitScheduledCompact`: the scheduled compaction is in the batch
-//!   - `raftBeforeSave`, `raftAfterSave`: around the write of entries and state to the log
+//!   - `raftBeforeSave`: in the raft loop, before anything of a `Ready` is handed over, also of one
+//!     with nothing to save
+//!   - `raftAfterSave`: after the write of entries and state to the log
 //!   - `raftBeforeLeaderSend`, `raftBeforeFollowerSend`: before messages are sent, before and after
 //!     the log is written
 //!   - `raftBeforeSaveSnap`, `raftAfterSaveSnap`, `raftBeforeApplySnap`, `raftAfterApplySnap`,

@@ -16,7 +16,7 @@ use std::task::{Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::Response;
-use net::{Connection, SendBudget};
+use net::{COUNTED_BYTES_MIN, Connection, SendBudget};
 use prost::Message;
 
 use crate::body::Body;
@@ -187,7 +187,7 @@ impl<'a, C, O: Observer, B: RequestBody> Call<'a, C, O, B> {
                 return format.refused(&refused);
             }
         };
-        let sink = Sink::default();
+        let sink = Sink::new(&connection.send_budget);
         let replies = Replies {
             sink: sink.clone(),
             counter: observer.counter(),
@@ -269,11 +269,15 @@ pub struct Replies<K> {
 }
 
 impl<K: MessageCounter> Replies<K> {
-    /// Sends a reply. Returns when the next one may be sent, and whether that took a wait.
+    /// Sends a reply. Returns when the next one may be sent, and whether that took a wait. A long
+    /// reply waits while clients do not read what was sent before.
     ///
     /// # Errors
     /// The reply is too long, or compressing it failed.
     pub async fn send(&self, reply: &impl Reply) -> Result<bool, Status> {
+        if reply.size_hint() >= COUNTED_BYTES_MIN {
+            self.send_budget.wait_for_room().await;
+        }
         let sent = match self.encoding {
             Encoding::Identity => self.sink.write(|out| write_framed(reply, out))?,
             encoding @ Encoding::Gzip => self.write_compressed(reply, encoding).await?,

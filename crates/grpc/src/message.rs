@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_joined_message_leaves_no_capacity_behind() {
+    fn a_joined_message_keeps_no_capacity() {
         let mut pieces = Pieces::default();
         for piece in [vec![1; 1000], vec![2; 100_000]] {
             pieces.add(piece.into());

@@ -28,7 +28,7 @@ pub trait Reply {
         Summary::default()
     }
 
-    /// Returns the encoded reply behind this many zeros.
+    /// Returns the encoded reply after this many zeros.
     fn into_message(self, headroom: usize) -> BytesMut
     where
         Self: Sized,

@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use net::{COUNTED_BYTES_MIN, SendBudget};
 use parking_lot::Mutex;
 
 use crate::deadline::{Deadline, DeadlineTimer};
@@ -110,7 +111,7 @@ impl<O: Observer> StreamTask<O> {
     /// message. If `wait` is set, a handler that is pending is waited for.
     pub(crate) fn poll_first(&self, cx: &mut Context<'_>, wait: bool) -> Poll<Option<Status>> {
         let ended = self.poll(cx);
-        let is_silent = self.buffer.0.lock().is_empty();
+        let is_silent = self.buffer.is_empty();
         match ended {
             Poll::Ready(status) if is_silent => Poll::Ready(Some(status)),
             Poll::Pending if is_silent && wait => Poll::Pending,
@@ -194,20 +195,64 @@ impl<O> fmt::Debug for StreamTask<O> {
 /// Bytes that the handler has written and the body has not taken. Never contended: handler and body
 /// are polled by the same task.
 #[derive(Default)]
-struct Buffer(Mutex<BytesMut>);
+struct Buffer {
+    bytes: Mutex<BufferedBytes>,
+    send_budget: Arc<SendBudget>,
+}
+
+/// The buffered bytes, in order. A long chunk is charged when it is written: a client whose window
+/// is closed may leave it here forever.
+#[derive(Default)]
+struct BufferedBytes {
+    charged: Bytes,
+    open: BytesMut,
+}
+
+impl BufferedBytes {
+    fn len(&self) -> usize {
+        self.charged.len() + self.open.len()
+    }
+}
 
 impl Buffer {
-    fn take(&self) -> Bytes {
-        let mut buffer = self.0.lock();
-        if buffer.is_empty() {
-            return Bytes::new();
+    fn is_empty(&self) -> bool {
+        self.bytes.lock().len() == 0
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut BytesMut) -> T) -> T {
+        let mut bytes = self.bytes.lock();
+        let written = write(&mut bytes.open);
+        if bytes.open.len() >= COUNTED_BYTES_MIN {
+            let chunk = bytes.take_all();
+            bytes.charged = self.send_budget.charge(chunk);
         }
+        written
+    }
+
+    fn take(&self) -> Bytes {
+        self.bytes.lock().take_all()
+    }
+}
+
+impl BufferedBytes {
+    fn take_all(&mut self) -> Bytes {
+        let charged = std::mem::take(&mut self.charged);
+        match (charged.is_empty(), self.open.is_empty()) {
+            (true, true) => Bytes::new(),
+            (false, true) => charged,
+            (true, false) => self.take_open(),
+            // Only a handler that did not wait for room has both.
+            (false, false) => [&charged[..], &self.take_open()[..]].concat().into(),
+        }
+    }
+
+    fn take_open(&mut self) -> Bytes {
         // The spare capacity of a small buffer is reused. That of a large one is not: an idle
         // stream must not keep it.
-        if buffer.capacity() > 2 * CHUNK_BYTES {
-            return std::mem::take(&mut *buffer).freeze();
+        if self.open.capacity() > 2 * CHUNK_BYTES {
+            return std::mem::take(&mut self.open).freeze();
         }
-        buffer.split().freeze()
+        self.open.split().freeze()
     }
 }
 
@@ -218,16 +263,22 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
+    /// Creates a sink whose long chunks are charged to the budget of their connection.
+    pub(crate) fn new(send_budget: &Arc<SendBudget>) -> Sink {
+        let send_budget = Arc::clone(send_budget);
+        Sink { buffer: Arc::new(Buffer { bytes: Mutex::default(), send_budget }) }
+    }
+
     /// Appends to the next chunk.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&mut BytesMut) -> T) -> T {
-        write(&mut self.buffer.0.lock())
+        self.buffer.write(write)
     }
 
     /// Waits until there is room for more. Returns whether it had to wait.
     pub(crate) async fn room(&self) -> bool {
         let mut waited = false;
         // No waker is needed: the body makes room when it is polled, and then polls the handler.
-        std::future::poll_fn(|_| match self.buffer.0.lock().len() < CHUNK_BYTES {
+        std::future::poll_fn(|_| match self.buffer.bytes.lock().len() < CHUNK_BYTES {
             true => Poll::Ready(waited),
             false => {
                 waited = true;

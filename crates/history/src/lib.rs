@@ -63,7 +63,7 @@ mod options;
 mod violation;
 mod watch;
 
-pub use log::{Log, Writer};
+pub use log::{Log, RevisionWriter};
 pub use model::{Change, KeyHistory, Model};
 pub use options::Options;
 pub use record::{History, Operation, Outcome, ReadError, Record};

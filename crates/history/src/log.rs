@@ -6,7 +6,7 @@ use crate::model::{Change, KeyHistory};
 
 /// The writer of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writer {
+pub enum RevisionWriter {
     /// The operation at this position in the history.
     Operation(usize),
     /// The expiry of the lease with this id.
@@ -18,7 +18,7 @@ pub enum Writer {
 #[derive(Clone, Debug)]
 pub struct Log {
     pub(crate) keys: KeyHistory,
-    pub(crate) writers: Vec<Writer>,
+    pub(crate) writers: Vec<RevisionWriter>,
     pub(crate) steps: u64,
 }
 
@@ -37,7 +37,7 @@ impl Log {
 
     /// Returns the writer of `revision`.
     #[must_use]
-    pub fn writer(&self, revision: i64) -> Option<Writer> {
+    pub fn writer(&self, revision: i64) -> Option<RevisionWriter> {
         self.writers.get(usize::try_from(revision.checked_sub(2)?).ok()?).copied()
     }
 
@@ -54,11 +54,11 @@ impl Log {
     }
 }
 
-impl fmt::Display for Writer {
+impl fmt::Display for RevisionWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Writer::Operation(i) => write!(f, "operation {i}"),
-            Writer::Expiry(lease) => write!(f, "expiry of lease {lease}"),
+            RevisionWriter::Operation(i) => write!(f, "operation {i}"),
+            RevisionWriter::Expiry(lease) => write!(f, "expiry of lease {lease}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A shard: some of the leases with their queues, behind one lock.
+//! A shard: some of the leases with their queues, under one lock.
 
 use std::time::Duration;
 

@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_socket_with_a_path_is_notified() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         notify(Some(path.into_os_string()));
         assert_eq!(received(&socket), b"READY=1");
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn a_missing_socket_is_logged_as_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let gone = send(folder.path().join("gone").as_os_str()).unwrap_err();
+        let dir = tempfile::tempdir().unwrap();
+        let gone = send(dir.path().join("gone").as_os_str()).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
     }
 }

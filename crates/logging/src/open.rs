@@ -1,7 +1,7 @@
 //! Opening the configured outputs.
 //!
 //! As in zap, a path that is not absolute is parsed as a URL: `etcd.log` and
-//! `file:///var/log/etcd.log` are files, `http://x` is refused.
+//! `file:///var/log/etcd.log` are files, `http://x` is rejected.
 
 use std::io;
 use std::path::Path;
@@ -125,7 +125,7 @@ fn split_scheme(typed: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    fn refusal(output: Output, rotation: Option<Rotation>) -> String {
+    fn rejection(output: Output, rotation: Option<Rotation>) -> String {
         let config = LogConfig { outputs: vec![output], rotation, ..LogConfig::default() };
         let missing = Path::new("/nonexistent/journal");
         open_all(&config, missing).err().unwrap().to_string()
@@ -165,18 +165,18 @@ mod tests {
                 r#"open sink "/nonexistent/x": open /nonexistent/x: no such file or directory"#,
             ),
         ] {
-            assert_eq!(refusal(Output::File(typed.to_owned()), None), expected);
+            assert_eq!(rejection(Output::File(typed.to_owned()), None), expected);
         }
         assert_eq!(
-            refusal(Output::Journal, None),
+            rejection(Output::Journal, None),
             "can't find journal (dial unixgram /nonexistent/journal: connect: no such file or directory)"
         );
     }
 
     #[test]
-    fn a_rotating_file_that_cannot_be_opened_is_refused_at_start() {
-        let refused =
-            refusal(Output::File("/proc/nowhere/etcd.log".to_owned()), Some(Rotation::default()));
-        assert!(refused.starts_with(r#"open sink "/proc/nowhere/etcd.log": open "#), "{refused}");
+    fn a_rotating_file_that_cannot_be_opened_is_rejected_at_start() {
+        let rejected =
+            rejection(Output::File("/proc/nowhere/etcd.log".to_owned()), Some(Rotation::default()));
+        assert!(rejected.starts_with(r#"open sink "/proc/nowhere/etcd.log": open "#), "{rejected}");
     }
 }

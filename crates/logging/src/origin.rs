@@ -26,6 +26,7 @@ const OURS: &[&str] = &[
     "discovery",
     "e2e",
     "env",
+    "exposition",
     "failpoint",
     "gocompat",
     "grpc",

@@ -9,8 +9,8 @@
 //!   m2 http://10.0.0.2:2380        b70d… "" http://10.0.0.2:2380       b70d… m2 http://10.0.0.2:2380
 //! ```
 //!
-//! All members must match, because the joining member would wait in vain for others. The caller
-//! decides whether two lists of URLs are equal, since that takes DNS.
+//! All members must match, because the joining member would wait forever for members that never
+//! start. The caller decides whether two lists of URLs are equal, since that takes DNS.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ use crate::error::IncompatibleVersion;
 /// The oldest cluster version.
 pub const OLDEST: Version = Version::new(3, 0);
 
-/// The reason why a downgrade cannot begin or be cancelled. The texts are etcd's.
+/// The reason why a downgrade cannot begin or be canceled. The texts are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DowngradeError {
     /// The target is not a version.
@@ -78,7 +78,7 @@ pub fn check_downgrade(
     Ok(())
 }
 
-/// Checks whether a downgrade can be cancelled.
+/// Checks whether a downgrade can be canceled.
 pub fn check_cancel(downgrade: &Downgrade) -> Result<(), DowngradeError> {
     if downgrade.enabled { Ok(()) } else { Err(DowngradeError::NoneInflight) }
 }

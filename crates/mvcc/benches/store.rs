@@ -41,8 +41,8 @@ fn main() {
     // `cargo bench` passes `--bench`, `cargo test` does not.
     let keys = if has("--bench") && !has("--quick") { 1_000_000 } else { 2_000 };
     println!("{keys} keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}\n");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("db");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
     let open = || {
         let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
         Backend::open(disk, clock, &path, backend::Config::default()).unwrap()

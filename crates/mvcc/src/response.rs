@@ -122,8 +122,8 @@ impl Kvs {
         std::iter::from_fn(move || {
             rest = rest.get(1..)?;
             let len = prost::encoding::decode_varint(&mut rest).ok()?;
-            let (kv, behind) = rest.split_at(usize::try_from(len).ok()?);
-            rest = behind;
+            let (kv, after) = rest.split_at(usize::try_from(len).ok()?);
+            rest = after;
             Some(kv)
         })
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use backend::schema::revision::{self, RevisionKey};
 use backend::schema::{Bucket, meta};
-use backend::{Read, ReadError, Value, View};
+use backend::{BackendView, Read, ReadError, Value};
 use bytes::Bytes;
 use types::{LeaseId, Revision};
 
@@ -46,7 +46,7 @@ struct IndexBuilder {
     leases: BTreeMap<Bytes, LeaseId>,
 }
 
-pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Fault> {
+pub(crate) fn restore(view: &BackendView, leases: &dyn Leases) -> Result<Restored, Fault> {
     let finished = meta::finished_compaction(view)?;
     let scheduled = meta::scheduled_compaction(view)?;
     let built = std::thread::scope(|scope| {
@@ -75,7 +75,7 @@ pub(crate) fn restore(view: &View, leases: &dyn Leases) -> Result<Restored, Faul
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "dropping the sender ends the receiver's loop")]
-fn read_all<'a>(view: &'a View, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
+fn read_all<'a>(view: &'a BackendView, to: SyncSender<Chunk<'a>>) -> Result<(), Fault> {
     let mut chunk = Vec::with_capacity(CHUNK);
     let mut last = None;
     for item in view.all(Bucket::Key)? {

@@ -17,7 +17,7 @@
 //! revision that a reader finds in its index is in its view.
 
 use backend::schema::Bucket;
-use backend::{Backend, Tx, View};
+use backend::{Backend, BackendView, Tx};
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use proto::etcdserverpb::{RangeRequest, TxnRequest};
@@ -267,13 +267,13 @@ impl Store {
 #[derive(Debug)]
 pub struct Reader {
     index: TreeIndex,
-    view: View,
+    view: BackendView,
     current: i64,
     compacted: i64,
 }
 
 impl Reader {
-    pub(crate) fn read_view(&self) -> ReadView<'_, View> {
+    pub(crate) fn read_view(&self) -> ReadView<'_, BackendView> {
         let Reader { index, view, current, compacted } = self;
         ReadView { index, values: view, current: *current, compacted: *compacted }
     }

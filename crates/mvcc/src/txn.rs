@@ -51,15 +51,37 @@ pub(crate) fn read<R: Read>(
     view: &ReadView<'_, R>,
     request: &TxnRequest,
 ) -> Result<TxnResult, Error> {
-    assert!(is_read_only(request), "a transaction that may write has to be proposed");
-    let plan = TxnPlan::new(view, request)?;
-    plan.check(view.current, view.compacted, &|_| Ok(()))?;
-    let responses = plan.ops.iter().map(|op| match op {
-        PlannedOp::Range(range) => Ok(OpResult::Range(view.range(range)?)),
-        _ => unreachable!("a read-only transaction has ranges alone"),
-    });
+    const PROPOSED: &str = "a transaction that may write has to be proposed";
+    let (success, failure) = (ranges(&request.success), ranges(&request.failure));
+    let (success, failure) = (success.expect(PROPOSED), failure.expect(PROPOSED));
+    let succeeded = succeeds(view, request)?;
+    let taken = if succeeded { success } else { failure };
+    for range in &taken {
+        check_revision(range.revision, view.current, view.compacted)?;
+    }
+    let responses = taken.into_iter().map(|range| Ok(OpResult::Range(view.range(range)?)));
     let responses = responses.collect::<Result<_, Error>>()?;
-    Ok(TxnResult { revision: view.current, succeeded: plan.succeeded, responses })
+    Ok(TxnResult { revision: view.current, succeeded, responses })
+}
+
+/// Returns the ranges that a list of operations consists of; `None` if it has another operation.
+fn ranges(ops: &[RequestOp]) -> Option<Vec<&RangeRequest>> {
+    let mut ranges = Vec::with_capacity(ops.len());
+    for op in ops {
+        let Some(Request::RequestRange(range)) = &op.request else { return None };
+        ranges.push(range);
+    }
+    Some(ranges)
+}
+
+/// Evaluates the comparisons of a transaction. The first one that fails is the last evaluated.
+fn succeeds<R: Read>(view: &ReadView<'_, R>, request: &TxnRequest) -> Result<bool, Fault> {
+    for compare in &request.compare {
+        if !view.compare(compare)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl WriteTxn<'_, '_> {
@@ -108,10 +130,7 @@ impl WriteTxn<'_, '_> {
 
 impl<'a> TxnPlan<'a> {
     fn new<R: Read>(view: &ReadView<'_, R>, request: &'a TxnRequest) -> Result<TxnPlan<'a>, Fault> {
-        let mut succeeded = true;
-        for compare in &request.compare {
-            succeeded = succeeded && view.compare(compare)?;
-        }
+        let succeeded = succeeds(view, request)?;
         let taken = if succeeded { &request.success } else { &request.failure };
         let ops = taken.iter().map(|op| PlannedOp::new(view, op)).collect::<Result<_, _>>()?;
         Ok(TxnPlan { succeeded, ops })

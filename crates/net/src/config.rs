@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::limits::{UNSENT_GRACE, UNSENT_TOTAL_BYTES_MAX};
 use crate::open::TlsMode;
 
-/// A [`Config::streams_max`] without effect, which is not announced to clients either: etcd's
-/// default.
+/// The value of [`Config::streams_max`] that sets no limit and announces none. etcd's default.
 pub const STREAMS_UNLIMITED: u32 = u32::MAX;
 /// The size of a request's headers: names, values and, for HTTP/2, 32 bytes per field.
 pub const HEADER_BYTES_MAX: u32 = 64 << 10;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::limits::{EvictingLimit, SendBudget};
+use crate::listen::LocalAddr;
 
 /// The work that takes over a connection after an HTTP/1 upgrade.
 pub(crate) type UpgradedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -17,8 +18,8 @@ pub(crate) type UpgradedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Connection {
     /// The address of the client.
     pub remote: RemoteAddr,
-    /// The local address of the connection, over TCP.
-    pub local: Option<SocketAddr>,
+    /// The local address of the connection.
+    pub local: Option<LocalAddr>,
     /// Whether the connection is encrypted.
     pub tls: bool,
     /// The common name in the verified certificate of the client, if one was required. May be
@@ -55,7 +56,8 @@ impl Connection {
     /// Returns the same connection for the protocol inside an upgrade. Shares the send budget.
     #[must_use]
     pub fn for_upgraded(&self) -> Self {
-        let Self { remote, local, tls, .. } = *self;
+        let Self { remote, tls, .. } = *self;
+        let local = self.local.clone();
         let (common_name, send_budget) = (self.common_name.clone(), Arc::clone(&self.send_budget));
         Self { remote, local, tls, common_name, send_budget, upgrade: UpgradeSlot::default() }
     }
@@ -89,7 +91,7 @@ impl Connection {
 
     /// Sets the local address.
     #[must_use]
-    pub fn with_local(self, local: Option<SocketAddr>) -> Self {
+    pub fn with_local(self, local: Option<LocalAddr>) -> Self {
         Self { local, ..self }
     }
 

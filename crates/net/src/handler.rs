@@ -19,8 +19,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// there: use the blocking threads of the runtime
 /// ([`BLOCKING_THREADS_MAX`](crate::BLOCKING_THREADS_MAX)).
 ///
-/// Futures are `Send` although they never move between threads: that costs nothing, and the parts
-/// they are made of mostly are.
+/// Futures must be `Send`, although they never move between threads: nearly all futures that
+/// handlers await are `Send` already.
 pub trait Handler: Send + Sync + 'static {
     /// The body of a response. An error resets the stream, or closes the connection for HTTP/1.
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;

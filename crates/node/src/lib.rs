@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use config::{Command, Exit, HostInfo, Notice, Parsed};
+use config::{Exit, HostInfo, Invocation, Notice, Parsed};
 use logging::{LogConfig, LogGuard};
 
 /// Runs the process, from its arguments to its exit code.
@@ -36,11 +36,11 @@ pub fn main(
     let args: Vec<OsString> = args.collect();
     let host_info = HostInfo::current(default_host::default_host);
     let parsed = config::parse_command(args.clone(), environment, &host_info);
-    // `parse` has refused arguments that are not UTF-8.
+    // `parse` has rejected arguments that are not UTF-8.
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     match parsed {
-        Ok(Command::Subcommand(subcommand)) => subcommand::run(subcommand, &args),
-        Ok(Command::Member(member)) => {
+        Ok(Invocation::Subcommand(subcommand)) => subcommand::run(subcommand, &args),
+        Ok(Invocation::Member(member)) => {
             let Parsed { config, notices } = *member;
             match start_logs(&config.logs, &notices, &args) {
                 Some(logs) => run::run(&config, args, &logs),

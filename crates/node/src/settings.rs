@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use profile::Profiles;
 use server::{AutoCompaction, Features, ServerConfig};
@@ -190,6 +191,7 @@ pub(crate) fn discovery(service: &DiscoveryService) -> discovery::Settings {
         token: service.token,
         endpoints: service.endpoints,
         dial_timeout: service.dial_timeout,
+        proxies: Arc::new(proxies("discovery").for_grpc()),
         request_timeout: service.request_timeout,
         keepalive_time: service.keepalive_time,
         keepalive_timeout: service.keepalive_timeout,
@@ -198,6 +200,20 @@ pub(crate) fn discovery(service: &DiscoveryService) -> discovery::Settings {
         answer_bytes_max: service.answer_bytes_max,
         user: discovery::User { name, password, token },
     }
+}
+
+/// Reads the proxies from the environment, and logs those that may count for these connections.
+pub(crate) fn proxies(connections: &str) -> net::ProxySettings {
+    let (settings, errors) = net::ProxySettings::from_variables(|name| std::env::var(name).ok());
+    for error in errors {
+        tracing::warn!(connections, %error, "ignored a proxy of the environment");
+    }
+    for (scheme, proxy) in ["http", "https"].into_iter().zip(settings.proxies()) {
+        if let Some(proxy) = proxy {
+            tracing::info!(connections, scheme, %proxy, "using a proxy of the environment");
+        }
+    }
+    settings
 }
 
 /// Returns the address to bind.

@@ -186,8 +186,8 @@ fn certificate_info(
 ) -> Result<Info, tls::SelfSignedError> {
     let configured = &settings.info;
     let Some(auto) = &settings.auto else { return Ok(configured.clone()) };
-    let folder = config.data_dir.join("fixtures").join(audience);
-    let generated = tls::generate_self_signed(&folder, &auto.hosts, auto.validity_years)?;
+    let dir = config.data_dir.join("fixtures").join(audience);
+    let generated = tls::generate_self_signed(&dir, &auto.hosts, auto.validity_years)?;
     let Info { suites, versions, protocol, .. } = configured.clone();
     Ok(Info { suites, versions, protocol, ..generated })
 }

@@ -28,13 +28,13 @@ fn an_output_that_cannot_be_opened_is_reported_on_stderr() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("a line of JSON"))
         .collect();
-    let [running, refused] = &lines[..] else { panic!("expected two lines, got {lines:?}") };
+    let [running, rejected] = &lines[..] else { panic!("expected two lines, got {lines:?}") };
     assert_eq!((&running["level"], &running["msg"]), (&"info".into(), &"Running: ".into()));
     assert_eq!(running["args"][1], "--log-outputs=/nonexistent/x");
     assert_eq!(
-        (&refused["level"], &refused["msg"]),
+        (&rejected["level"], &rejected["msg"]),
         (&"warn".into(), &"failed to verify flags".into())
     );
     let error = "open sink \"/nonexistent/x\": open /nonexistent/x: no such file or directory";
-    assert_eq!(refused["error"], error);
+    assert_eq!(rejected["error"], error);
 }

@@ -121,10 +121,10 @@ pub(crate) fn check(
 ) -> Result<(), Incompatible> {
     let from = text(headers, &SERVER_FROM).unwrap_or_default();
     let server = release(headers, &SERVER_VERSION_NAME);
-    let least = release(headers, &MIN_CLUSTER_VERSION);
-    let speaks = server.is_some_and(|server| server >= Release::new(3, 0))
-        && least.is_some_and(|least| least <= Release::local());
-    if !speaks {
+    let min_cluster_version = release(headers, &MIN_CLUSTER_VERSION);
+    let is_compatible = server.is_some_and(|server| server >= Release::new(3, 0))
+        && min_cluster_version.is_some_and(|version| version <= Release::local());
+    if !is_compatible {
         tracing::warn!(
             local_member_id = %local, local_member_cluster_id = %cluster,
             local_member_server_version = SERVER_VERSION,

@@ -55,11 +55,11 @@ impl LocalMember for Server {
     }
 
     fn members(&self) -> Vec<Member> {
-        self.state().cluster.now().members().cloned().collect()
+        self.membership().members().cloned().collect()
     }
 
     fn is_removed(&self, member: MemberId) -> bool {
-        self.state().cluster.now().is_removed(member)
+        self.membership().is_removed(member)
     }
 
     fn receive(&self, message: raft::Message) -> Result<(), ReceiveError> {

@@ -40,7 +40,7 @@ struct Node {
 
 /// The names and URLs of the members, and their directory.
 struct Cluster {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     members: BTreeMap<String, Vec<String>>,
     _ports: Vec<ReservedPort>,
 }
@@ -51,7 +51,7 @@ impl Cluster {
         let url = |port: &ReservedPort| format!("http://{}", port.address());
         let members = ports.iter().enumerate();
         let members = members.map(|(n, port)| (format!("m{n}"), vec![url(port)])).collect();
-        Cluster { folder: tempfile::tempdir().unwrap(), members, _ports: ports }
+        Cluster { dir: tempfile::tempdir().unwrap(), members, _ports: ports }
     }
 
     fn start(&self, name: &str) -> Node {
@@ -74,7 +74,7 @@ impl Cluster {
         transport: &Arc<PeerTransport>,
         registry: &Registry,
     ) -> TestMember {
-        let member = TestMember::named(name).data_dir(self.folder.path().join(name));
+        let member = TestMember::named(name).data_dir(self.dir.path().join(name));
         let member = member.transport(Arc::clone(transport) as _).registry(registry);
         let member = member.config(|config| {
             config.initial_cluster = self.members.clone();
@@ -118,7 +118,7 @@ fn put(server: &Server, key: &str) -> i64 {
 
 fn keys(server: &Server) -> u64 {
     block_on(server.linearizable()).unwrap();
-    server.state().store.keys()
+    server.state().store().keys()
 }
 
 #[test]

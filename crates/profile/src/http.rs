@@ -14,7 +14,7 @@ use crate::heap::{HeapProfile, NotSampled};
 use crate::index;
 use crate::mapped_files::mapped_files;
 use crate::symbols::Symbols;
-use crate::threads::{self, ThreadProfile};
+use crate::threads::{self, ThreadCounts, ThreadProfile};
 
 /// The path below which profiles are served.
 pub const PREFIX: &str = "/debug/pprof/";
@@ -81,8 +81,10 @@ impl Profiles {
             "profile" => cpu_profile(&parameters).await,
             "heap" => heap_profile("heap", "inuse_space", parameters).await,
             "allocs" => heap_profile("allocs", "alloc_space", parameters).await,
-            "goroutine" => thread_profile("goroutine", ThreadProfile::States, &parameters),
-            "threadcreate" => thread_profile("threadcreate", ThreadProfile::Names, &parameters),
+            "goroutine" => thread_profile("goroutine", ThreadProfile::States, &parameters).await,
+            "threadcreate" => {
+                thread_profile("threadcreate", ThreadProfile::Names, &parameters).await
+            }
             "trace" => not_recorded("execution traces", "use distributed tracing"),
             "block" | "mutex" => not_recorded(
                 "waits for locks",
@@ -204,18 +206,25 @@ fn bounded(seconds: i64) -> Result<Duration, Refusal> {
     }
 }
 
-fn thread_profile(name: &str, what: ThreadProfile, parameters: &Parameters) -> Response<Bytes> {
-    if parameters.seconds.is_some() {
-        // There is nothing to subtract: threads have no history.
-        return error(
-            StatusCode::BAD_REQUEST,
-            r#""seconds" parameter is not supported for this profile type"#,
-        );
-    }
-    let threads = threads::threads();
-    match parameters.debug {
-        true => body(TEXT, threads::text(&threads)),
-        false => attachment(name, threads::encode(&threads, what)),
+async fn thread_profile(
+    name: &'static str,
+    what: ThreadProfile,
+    parameters: &Parameters,
+) -> Response<Bytes> {
+    let take = move || ThreadCounts::of(&threads::threads(), what);
+    match delta(parameters) {
+        Err(refused) => refused.respond(),
+        Ok(Some(duration)) => {
+            work(move |is_canceled| {
+                let earlier = take();
+                wait(duration, &is_canceled);
+                let (difference, duration) = take().since(earlier);
+                Ok(attachment(&format!("{name}-delta"), difference.encode(duration)))
+            })
+            .await
+        }
+        Ok(None) if parameters.debug => body(TEXT, threads::text(&threads::threads())),
+        Ok(None) => attachment(name, take().encode(Duration::ZERO)),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Thread {
 enum ThreadState {
     Running,
     Sleeping,
-    /// In a system call that cannot be interrupted, as a rule for a disk.
+    /// In a system call that cannot be interrupted, usually on disk I/O.
     Disk,
     Stopped,
     Other,
@@ -136,29 +136,56 @@ pub(crate) enum ThreadProfile {
     Names,
 }
 
-/// Encodes threads in pprof's format: equal ones are counted together.
-pub(crate) fn encode(threads: &[Thread], what: ThreadProfile) -> Vec<u8> {
-    let mut counts: BTreeMap<Vec<String>, i64> = BTreeMap::new();
-    for thread in threads {
-        let frames = match what {
-            ThreadProfile::States => thread.frames(),
-            ThreadProfile::Names => vec![thread.root()],
-        };
-        *counts.entry(frames).or_default() += 1;
+/// The number of threads with equal names and states.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadCounts {
+    what: ThreadProfile,
+    counts: BTreeMap<Vec<String>, i64>,
+    at: SystemTime,
+}
+
+impl ThreadCounts {
+    /// Counts threads.
+    pub(crate) fn of(threads: &[Thread], what: ThreadProfile) -> ThreadCounts {
+        let mut counts: BTreeMap<Vec<String>, i64> = BTreeMap::new();
+        for thread in threads {
+            let frames = match what {
+                ThreadProfile::States => thread.frames(),
+                ThreadProfile::Names => vec![thread.root()],
+            };
+            *counts.entry(frames).or_default() += 1;
+        }
+        ThreadCounts { what, counts, at: SystemTime::now() }
     }
-    let kind = match what {
-        ThreadProfile::States => ("goroutine", "count"),
-        ThreadProfile::Names => ("threadcreate", "count"),
-    };
-    let description = Description {
-        kinds: [kind],
-        default_kind: "",
-        period: (kind, 1),
-        at: SystemTime::now(),
-        duration: Duration::ZERO,
-        comments: vec!["operating system threads: each is its state and its name".to_owned()],
-    };
-    pprof::encode_named(&description, &counts.into_iter().collect::<Vec<_>>())
+
+    /// Returns the changes since an earlier count.
+    pub(crate) fn since(mut self, earlier: ThreadCounts) -> (ThreadCounts, Duration) {
+        let duration = self.at.duration_since(earlier.at).unwrap_or_default();
+        for (frames, count) in earlier.counts {
+            *self.counts.entry(frames).or_default() -= count;
+        }
+        self.counts.retain(|_, count| *count != 0);
+        (self, duration)
+    }
+
+    /// Encodes the counts in pprof's format.
+    pub(crate) fn encode(&self, duration: Duration) -> Vec<u8> {
+        let kind = match self.what {
+            ThreadProfile::States => ("goroutine", "count"),
+            ThreadProfile::Names => ("threadcreate", "count"),
+        };
+        let description = Description {
+            kinds: [kind],
+            default_kind: "",
+            period: (kind, 1),
+            at: self.at,
+            duration,
+            comments: vec!["operating system threads: each is its state and its name".to_owned()],
+        };
+        let counts: Vec<_> =
+            self.counts.iter().map(|(frames, count)| (frames.clone(), *count)).collect();
+        pprof::encode_named(&description, &counts)
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +205,18 @@ mod tests {
             text(&[thread]),
             "threads: 1\n\n      id  name                    cpu  state\n    4711  net) (0               0.63s  sleeping in futex_wait_queue\n\nStacks of all threads: gdb -p PID -batch -ex 'thread apply all bt'\n"
         );
+    }
+
+    #[test]
+    fn a_later_count_has_the_changes_since_an_earlier_one() {
+        let thread = |name: &str| Thread::parse(1, &STAT.replace("net) (0", name), "0").unwrap();
+        let count = |names: &[&str]| {
+            let threads: Vec<_> = names.iter().map(|name| thread(name)).collect();
+            ThreadCounts::of(&threads, ThreadProfile::Names)
+        };
+        let (changes, _) = count(&["a", "b", "b"]).since(count(&["a", "c"]));
+        let named = |name: &str| vec![format!("[thread {name}]")];
+        assert_eq!(changes.counts, BTreeMap::from([(named("b"), 2), (named("c"), -1)]));
     }
 
     #[test]

@@ -107,8 +107,8 @@ fn the_first_command_in_dispatch_order_wins_if_several_are_set() {
 #[test]
 fn captured_entries_round_trip() {
     let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/captured");
-    let folders = fs::read_dir(captured).unwrap().map(|entry| entry.unwrap().path());
-    let releases: Vec<_> = folders.filter(|path| path.is_dir()).collect();
+    let dirs = fs::read_dir(captured).unwrap().map(|entry| entry.unwrap().path());
+    let releases: Vec<_> = dirs.filter(|path| path.is_dir()).collect();
     assert_eq!(releases.len(), 4, "{releases:?}");
     for release in releases {
         let path = release.join("etcdserverpb.InternalRaftRequest.hex");

@@ -1,4 +1,4 @@
-//! The version marks and gateway routes can be read from the descriptors.
+//! The version annotations and gateway routes can be read from the descriptors.
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use proto::FILE_DESCRIPTOR_SET;
@@ -11,25 +11,25 @@ fn message(name: &str) -> MessageDescriptor {
     pool().get_message_by_name(name).unwrap_or_else(|| panic!("no message {name}"))
 }
 
-/// Returns the mark with this name, if present.
-fn mark(options: &DynamicMessage, name: &str) -> Option<String> {
+/// Returns the annotation with this name, if present.
+fn annotation(options: &DynamicMessage, name: &str) -> Option<String> {
     let extension =
-        pool().get_extension_by_name(&format!("versionpb.{name}")).expect("the mark exists");
+        pool().get_extension_by_name(&format!("versionpb.{name}")).expect("the annotation exists");
     let value = options.has_extension(&extension).then(|| options.get_extension(&extension))?;
-    Some(value.as_str().expect("marks are strings").to_owned())
+    Some(value.as_str().expect("annotations are strings").to_owned())
 }
 
 fn message_since(name: &str) -> Option<String> {
-    mark(&message(name).options(), "etcd_version_msg")
+    annotation(&message(name).options(), "etcd_version_msg")
 }
 
 fn field_since(name: &str, field: &str) -> Option<String> {
     let field = message(name).get_field_by_name(field).expect("the field exists");
-    mark(&field.options(), "etcd_version_field")
+    annotation(&field.options(), "etcd_version_field")
 }
 
 #[test]
-fn messages_are_marked() {
+fn messages_are_annotated() {
     assert_eq!(message_since("etcdserverpb.PutRequest").as_deref(), Some("3.0"));
     assert_eq!(message_since("etcdserverpb.LeaseCheckpointRequest").as_deref(), Some("3.4"));
     assert_eq!(message_since("membershippb.ClusterVersionSetRequest").as_deref(), Some("3.5"));
@@ -39,12 +39,12 @@ fn messages_are_marked() {
     assert_eq!(
         message_since("etcdserverpb.AuthRoleGetResponse"),
         None,
-        "only its fields are marked"
+        "only its fields are annotated"
     );
 }
 
 #[test]
-fn fields_are_marked() {
+fn fields_are_annotated() {
     let log = "etcdserverpb.InternalRaftRequest";
     assert_eq!(field_since(log, "put"), None);
     assert_eq!(field_since(log, "v2"), None);
@@ -56,17 +56,17 @@ fn fields_are_marked() {
 }
 
 #[test]
-fn enums_and_their_values_are_marked() {
+fn enums_and_their_values_are_annotated() {
     let alarm = pool().get_enum_by_name("etcdserverpb.AlarmType").unwrap();
-    assert_eq!(mark(&alarm.options(), "etcd_version_enum").as_deref(), Some("3.0"));
+    assert_eq!(annotation(&alarm.options(), "etcd_version_enum").as_deref(), Some("3.0"));
     let value = |name| alarm.get_value_by_name(name).unwrap().options();
-    assert_eq!(mark(&value("CORRUPT"), "etcd_version_enum_value").as_deref(), Some("3.3"));
-    assert_eq!(mark(&value("NOSPACE"), "etcd_version_enum_value"), None);
+    assert_eq!(annotation(&value("CORRUPT"), "etcd_version_enum_value").as_deref(), Some("3.3"));
+    assert_eq!(annotation(&value("NOSPACE"), "etcd_version_enum_value"), None);
 }
 
-/// With a missing mark, a log entry could contain fields that no release is known to read.
+/// With a missing annotation, a log entry could contain fields that no release is known to read.
 #[test]
-fn every_message_of_a_log_entry_has_a_version_mark_or_is_known_to_be_old() {
+fn every_message_of_a_log_entry_has_a_version_annotation_or_is_known_to_be_old() {
     let old = ["authpb.Permission", "authpb.UserAddOptions", "etcdserverpb.Request"];
     let mut seen = vec![message("etcdserverpb.InternalRaftRequest")];
     let mut next = 0;
@@ -79,14 +79,14 @@ fn every_message_of_a_log_entry_has_a_version_mark_or_is_known_to_be_old() {
             }
         }
     }
-    let unmarked: Vec<_> = seen
+    let unannotated: Vec<_> = seen
         .iter()
-        .filter(|message| mark(&message.options(), "etcd_version_msg").is_none())
+        .filter(|message| annotation(&message.options(), "etcd_version_msg").is_none())
         .map(MessageDescriptor::full_name)
         .filter(|name| !old.contains(name))
         .collect();
     assert!(seen.len() > 30, "only {} messages were reached", seen.len());
-    assert_eq!(unmarked, [""; 0]);
+    assert_eq!(unannotated, [""; 0]);
 }
 
 #[test]

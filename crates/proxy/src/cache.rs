@@ -233,8 +233,8 @@ fn overlaps(request: &RangeRequest, key: &Bytes, end: &Bytes) -> bool {
         NO_END => true,
         end => &request.key[..] < end,
     };
-    let ends_behind_key = &request.range_end[..] == NO_END || request.range_end > *key;
-    begins_before_end && ends_behind_key
+    let ends_after_key = &request.range_end[..] == NO_END || request.range_end > *key;
+    begins_before_end && ends_after_key
 }
 
 fn key(request: &RangeRequest) -> Bytes {

@@ -1,4 +1,4 @@
-//! HTTP: metrics and health, of the proxy and of the cluster behind it.
+//! HTTP: metrics and health, of the proxy and of the cluster that it serves.
 //!
 //! ```text
 //!   /metrics         those of a member
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use exposition::Exposition;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -19,7 +20,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use net::{Dialer, Target};
 use profile::{ProfileRequest, Profiles, SYMBOL_BYTES_MAX};
-use prometheus::{Registry, TextEncoder};
+use prometheus::Registry;
 use proto::etcdserverpb::{RangeRequest, WatchCreateRequest};
 use tls::ClientTls;
 use tokio::time::timeout;
@@ -42,13 +43,16 @@ const METRICS_TIMEOUT: Duration = Duration::from_secs(30);
 const METRICS_BYTES_MAX: usize = 64 << 20;
 /// The time for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest body that Go's server keeps until it is complete.
+const ANNOUNCED_BYTES_MAX: usize = 2048;
 /// The text for a member without permissions for the proxy, which serves nevertheless.
 const PERMISSION_DENIED: &str = "etcdserver: permission denied";
 
 /// The HTTP endpoints of a proxy.
 #[derive(Debug)]
 pub(crate) struct Http {
-    registry: Registry,
+    /// The metrics of the proxy.
+    exposition: Exposition,
     upstream: Upstream,
     /// The proxy itself, by its advertised address.
     own: Option<Upstream>,
@@ -58,14 +62,19 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    /// Creates the endpoints. `/proxy/metrics` shows the registry, to which counters of its
+    /// requests are added.
+    ///
+    /// # Errors
+    /// The registry already has one of the counters.
     pub(crate) fn new(
         registry: Registry,
         upstream: Upstream,
         own: Option<Upstream>,
         tls: Arc<ClientTls>,
         profiles: Option<Profiles>,
-    ) -> Http {
-        Http { registry, upstream, own, tls, profiles }
+    ) -> prometheus::Result<Http> {
+        Ok(Http { exposition: Exposition::new(registry)?, upstream, own, tls, profiles })
     }
 
     /// Answers a request on the port for clients. `secure`: it came over TLS.
@@ -93,19 +102,12 @@ impl Http {
     pub(crate) async fn call(&self, secure: bool, head: &Parts) -> Response<Bytes> {
         let response = match head.uri.path() {
             "/metrics" => self.member_metrics(secure).await,
-            "/proxy/metrics" => self.own_metrics(),
+            "/proxy/metrics" => self.exposition.respond(&head.headers).await,
             "/health" => self.health(head, read(&self.upstream)).await,
             "/proxy/health" => self.health(head, self.own_health()).await,
             _ => error(StatusCode::NOT_FOUND, "404 page not found"),
         };
         without_body_of_head(head, response)
-    }
-
-    fn own_metrics(&self) -> Response<Bytes> {
-        match TextEncoder::new().encode_to_string(&self.registry.gather()) {
-            Ok(text) => body(METRICS, text),
-            Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, &failed.to_string()),
-        }
     }
 
     /// Fetches the metrics of the first endpoint that answers.
@@ -233,13 +235,21 @@ fn redirect(head: &Parts) -> Response<Bytes> {
     response
 }
 
-/// Removes the body of a response to HEAD, and keeps its length.
+/// Removes the body of a response to HEAD, and keeps its length if that is announced.
 fn without_body_of_head(head: &Parts, mut response: Response<Bytes>) -> Response<Bytes> {
     if head.method == Method::HEAD {
         let length = std::mem::take(response.body_mut()).len();
-        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        if is_announced(length) {
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
     }
     response
+}
+
+/// Reports whether a response announces its length. As with Go's server, a long one does not: it is
+/// sent before the server knows its length.
+pub(crate) fn is_announced(body_bytes: usize) -> bool {
+    body_bytes <= ANNOUNCED_BYTES_MAX
 }
 
 fn body(kind: HeaderValue, body: impl Into<Bytes>) -> Response<Bytes> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A write invalidates twice: before, so that no old entry is found while it runs; and after,
-//! because a read in between may have kept the value before it. A write that fails or is cancelled
+//! because a read in between may have kept the value before it. A write that fails or is canceled
 //! does so too, since it may have been applied all the same.
 //!
 //! Requests of authenticated users are neither answered from the cache nor kept in it, and not
@@ -383,7 +383,7 @@ impl Drop for WriteInFlight<'_> {
     fn drop(&mut self) {
         if !self.ranges.is_empty() {
             // Without a revision of the write, the age of responses in flight is unknown. First,
-            // so that none is kept behind the invalidation.
+            // so that none is kept after the invalidation.
             self.kv.cache.begin_epoch();
             self.kv.invalidate(&self.ranges, None);
         }

@@ -49,7 +49,7 @@ mod metrics;
 mod observe;
 
 #[cfg(test)]
-mod fake_member;
+mod tests;
 
 pub use endpoints::{SrvSettings, discover};
 pub use registry::RegistrySettings;

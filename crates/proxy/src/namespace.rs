@@ -159,7 +159,7 @@ impl Namespace {
     }
 }
 
-/// Returns the first key behind all keys with a prefix.
+/// Returns the first key after all keys with a prefix.
 fn after(prefix: &Bytes) -> Bytes {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -182,7 +182,7 @@ mod tests {
         (key.to_vec(), namespace.range_end(&Bytes::copy_from_slice(end)).to_vec())
     }
 
-    /// The cases are those of etcd's own test, except that the end of a range behind a prefix that
+    /// The cases are those of etcd's own test, except that the end of a range of a prefix that
     /// ends with 0xff is shorter here. The range is the same.
     #[test]
     fn ranges_are_prefixed_as_in_etcd() {

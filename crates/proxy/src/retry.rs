@@ -81,7 +81,7 @@ mod tests {
     use tokio::time::{Instant, timeout};
 
     use super::*;
-    use crate::fake_member::upstream;
+    use crate::tests::fake_member::upstream;
 
     /// Answers a read with these codes, one after another. Returns the result, and the time after
     /// which each attempt was made.

@@ -19,7 +19,7 @@ use tls::ClientTls;
 
 use crate::cluster::{ClusterProxy, Proxies};
 use crate::context::{Call, Context, own_metadata};
-use crate::http::Http;
+use crate::http::{Http, is_announced};
 use crate::keep_alive::KeepAlives;
 use crate::kv::KvProxy;
 use crate::leader::Leader;
@@ -166,7 +166,7 @@ impl GrpcProxy {
         tokio::spawn(async move {
             watched.leader.watch(&watched.upstream, watched.transport.streams()).await;
         });
-        let http = Http::new(registry, upstream, own, settings.metrics_tls, settings.profiles);
+        let http = Http::new(registry, upstream, own, settings.metrics_tls, settings.profiles)?;
         Ok(GrpcProxy { shared, http: Arc::new(http) })
     }
 
@@ -261,10 +261,13 @@ impl net::Handler for ProxyPort {
         if self.serves_grpc && request.version() == Version::HTTP_2 {
             return self.proxy.grpc(connection, request).await.map(|body| Body(Inner::Grpc(body)));
         }
-        let http = &self.proxy.http;
-        let page = match self.serves_grpc {
-            true => http.call_by_client(connection.tls, request).await,
-            false => http.call(connection.tls, &request.into_parts().0).await,
+        let (http, budget) = (&self.proxy.http, &connection.send_budget);
+        let page = if self.serves_grpc {
+            // HTTP/1: a connection has one response at a time.
+            http.call_by_client(connection.tls, request).await.map(|page| budget.charge(page))
+        } else {
+            let head = request.into_parts().0;
+            budget.build_charged(|| http.call(connection.tls, &head)).await
         };
         page.map(|page| Body(Inner::Page(page)))
     }
@@ -304,7 +307,10 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Inner::Page(page) => SizeHint::with_exact(page.len() as u64),
+            Inner::Page(page) if is_announced(page.len()) => {
+                SizeHint::with_exact(page.len() as u64)
+            }
+            Inner::Page(_) => SizeHint::default(),
             Inner::Grpc(body) => body.size_hint(),
         }
     }

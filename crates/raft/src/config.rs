@@ -66,7 +66,7 @@ pub struct Config {
     /// Whether to keep the bugs of etcd's raft that this core has fixed, so that everything else
     /// can be compared: a candidate may win before its own vote is durable; a leader with one voter
     /// answers reads alone, even if it is not that voter or has committed nothing in its term; a
-    /// learner of a later term may be stuck behind a leader of an older term; a candidate that was
+    /// learner of a later term may stay stuck with a leader of an older term; a candidate that was
     /// demoted in the meantime may win.
     #[cfg(feature = "planted-bugs")]
     pub keep_etcd_bugs: bool,

@@ -87,8 +87,8 @@ fn an_ignored_storage_response_is_repeated_in_the_next_term() {
     assert_eq!(storage_response(&first).index, again.index);
 }
 
-/// If it led on the votes of others alone, a crash could lose its term, and the same voters could
-/// elect it twice in that term.
+/// A candidate that led on its peers' votes alone could lose its term in a crash and be elected
+/// twice in it.
 #[test]
 fn a_candidate_becomes_leader_only_after_its_own_vote_is_durable() {
     let mut node = follower();

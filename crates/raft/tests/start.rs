@@ -23,7 +23,7 @@ fn config_error(change: impl FnOnce(&mut Config)) -> ConfigError {
 }
 
 #[test]
-fn an_invalid_configuration_is_refused() {
+fn an_invalid_configuration_is_rejected() {
     assert_eq!(config_error(|config| config.id = MemberId(0)), ConfigError::NoId);
     assert_eq!(config_error(|config| config.id = MemberId(u64::MAX)), ConfigError::LocalThreadId);
     assert_eq!(config_error(|config| config.heartbeat_ticks = 0), ConfigError::NoHeartbeat);
@@ -37,7 +37,7 @@ fn an_invalid_configuration_is_refused() {
 }
 
 #[test]
-fn a_saved_commit_index_outside_the_log_is_refused() {
+fn a_saved_commit_index_outside_the_log_is_rejected() {
     let mut storage = alone();
     storage.append(&[Entry { term: Term(1), index: Index(1), ..Entry::default() }]).unwrap();
     storage.set_hard_state(HardState { term: Term(1), vote: None, commit: Index(2) });
@@ -46,14 +46,14 @@ fn a_saved_commit_index_outside_the_log_is_refused() {
 }
 
 #[test]
-fn an_applied_index_beyond_the_log_is_refused() {
+fn an_applied_index_beyond_the_log_is_rejected() {
     let config = Config { applied: Index(1), ..Config::new(MemberId(1)) };
     let error = RawNode::new(config, alone()).map(drop).unwrap_err();
     assert_eq!(error.to_string(), "applied 1 is out of range [0, 0]");
 }
 
 #[test]
-fn an_inconsistent_saved_configuration_is_refused() {
+fn an_inconsistent_saved_configuration_is_rejected() {
     let both = ConfState { learners: vec![MemberId(1)], ..ConfState::of_voters([MemberId(1)]) };
     let storage = MemoryStorage::with_conf_state(both);
     let error = RawNode::new(Config::new(MemberId(1)), storage).map(drop).unwrap_err();

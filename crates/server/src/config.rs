@@ -42,7 +42,7 @@ pub struct ServerConfig {
 
     /// The number of entries between snapshots.
     pub snapshot_count: u64,
-    /// The number of catch-up entries kept behind a snapshot for slow followers.
+    /// The number of entries up to a snapshot that stay in memory for slow followers.
     pub snapshot_catchup_entries: u64,
     /// The number of snapshot files to keep; zero keeps all.
     pub max_snapshots: usize,

@@ -72,6 +72,9 @@ pub enum Error {
     /// ([`NoPeers`](crate::NoPeers)).
     #[error("bowline: another voting member could not be reached: this one was started alone")]
     NoPeers,
+    /// The result of another entry with the same request id: see [`Propose`](crate::Propose).
+    #[error("the request id was used twice; the outcome of this request is unknown")]
+    ReplyMismatch,
     /// A local failure of this member, usually of its disk.
     #[error("{0}")]
     Fault(String),

@@ -79,11 +79,12 @@ pub use pipeline::peer_inbox::{PEER_MESSAGE_BYTES_MAX, PEER_MESSAGES_MAX};
 pub use pipeline::stages;
 pub use pipeline::voters::Voters;
 pub use propose::pending::{PROPOSAL_BYTES_MAX, PROPOSALS_MAX, Proposal};
+pub use propose::proposer::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX};
 pub use propose::stage_timings::{RequestStage, StageTimings, TIMED_PROPOSALS_MAX};
 pub use propose::typed::{AppliedReply, Propose};
 pub use proto::nested::STACK_BYTES;
 pub use request::*;
-pub use server::{APPLY_GAP_MAX, APPLY_GAP_PRIORITY_MAX, Server};
+pub use server::Server;
 pub use state::{Config, StateMachine};
 pub use transport::{
     DatabaseImage, NoPeers, OutgoingSnapshot, PeerHash, PeerRequestError, PeerResponse,

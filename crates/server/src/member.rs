@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A thread is a loop around the `turn` of its stage and sleeps until there is work. A thread that
-//! fails or panics stops the whole member: otherwise requests would wait for it in vain.
+//! fails or panics stops the whole member: otherwise requests would wait for it forever.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use env::{Clock, Disk, Random};
 use mvcc::watch::HubTurn;
 use parking_lot::Mutex;
 use proto::nested::STACK_BYTES;
-use sync::{Notify, Queue, WakeOn, WorkerPool};
+use sync::{Notify, Queue, Timers, WakeOn, WorkerPool};
 
 use crate::background::{BackgroundTasks, Published};
 use crate::bootstrap::StartError;
@@ -40,7 +40,7 @@ use crate::pipeline::{Inboxes, Pipeline, worker_pools};
 use crate::planted_bug::{self, PlantedBug};
 use crate::server::{Server, ServerInner};
 use crate::snapshot::{SnapshotStage, SnapshotWork};
-use crate::state::StateMachine;
+use crate::state::StateHandle;
 use crate::transport::Transport;
 
 /// The stack of a thread that handles no transactions: Rust's default.
@@ -112,13 +112,13 @@ impl Member {
                     run_snapshots(&inboxes.snapshots, pipeline.snapshots),
                 )?,
                 spawn("compact", lifecycle, run_compaction(&inner.compaction, pipeline.compactor))?,
-                spawn("watch", lifecycle, run_watch(&watch, &inner))?,
+                spawn("watch", lifecycle, run_watch(&watch, &inner.context, &inner.state))?,
                 spawn(
                     "background",
                     lifecycle,
                     run_background(&background, &inner.context, pipeline.background),
                 )?,
-                spawn("timer", lifecycle, run_timers(&inner))?,
+                spawn("timer", lifecycle, run_timers(&inner.timers, &inner.context))?,
             ];
             let stages = stages.into_iter().chain(spawn_pools(&inner)?).collect();
             let raft = spawn("raft", lifecycle, run_raft(&inner.raft, pipeline.raft))?;
@@ -175,9 +175,8 @@ fn join(thread: JoinHandle<()>) {
 fn close(inner: Arc<ServerInner>) {
     let Ok(inner) = Arc::try_unwrap(inner) else { return };
     let Ok(state) = Arc::try_unwrap(inner.state) else { return };
-    let Some(StateMachine { backend, store, .. }) = state.into_state() else { return };
-    drop(store);
-    if let Err(error) = Backend::close(backend) {
+    let Some(state) = state.into_state() else { return };
+    if let Err(error) = state.close() {
         tracing::warn!(%error, "failed to close the database");
     }
 }
@@ -377,13 +376,14 @@ fn run_compaction(
 
 fn run_watch(
     notify: &Arc<Notify>,
-    inner: &Arc<ServerInner>,
+    context: &Arc<MemberContext>,
+    state: &Arc<StateHandle>,
 ) -> impl FnOnce(&Lifecycle) + Send + use<> {
-    let (notify, inner) = (Arc::clone(notify), Arc::clone(inner));
-    move |_| {
+    let (notify, context, state) = (Arc::clone(notify), Arc::clone(context), Arc::clone(state));
+    move |lifecycle| {
         let mut timeout = None;
         while notify.wait(timeout) {
-            match serve_watchers(&inner) {
+            match serve_watchers(&context, &state, lifecycle) {
                 Some(next) => timeout = next,
                 None => return,
             }
@@ -393,21 +393,25 @@ fn run_watch(
 
 /// Catches up all unsynced watchers. Returns the time until the next progress notification is due,
 /// if any; none at all after a failure.
-pub(crate) fn serve_watchers(inner: &ServerInner) -> Option<Option<Duration>> {
+pub(crate) fn serve_watchers(
+    context: &MemberContext,
+    state: &StateHandle,
+    lifecycle: &Lifecycle,
+) -> Option<Option<Duration>> {
     if planted_bug::is_planted(PlantedBug::NeverCatchUp) {
         return Some(None);
     }
     loop {
         // A snapshot may have replaced the state since the last turn.
-        let state = inner.state.get();
+        let state = state.get();
         match state.store.sync_watchers() {
             Ok(HubTurn::Again) => {}
             Ok(HubTurn::Idle) => {
-                let now = inner.context.now();
+                let now = context.now();
                 return Some(state.store.tick_progress(now).map(|at| at.saturating_sub(now)));
             }
             Err(error) => {
-                inner.lifecycle.fail("read history for watchers", &error);
+                lifecycle.fail("read history for watchers", &error);
                 return None;
             }
         }
@@ -428,7 +432,10 @@ fn run_background(
     }
 }
 
-fn run_timers(inner: &ServerInner) -> impl FnOnce(&Lifecycle) + Send + use<> {
-    let (timers, context) = (Arc::clone(&inner.timers), Arc::clone(&inner.context));
+fn run_timers(
+    timers: &Arc<Timers>,
+    context: &Arc<MemberContext>,
+) -> impl FnOnce(&Lifecycle) + Send + use<> {
+    let (timers, context) = (Arc::clone(timers), Arc::clone(context));
     move |_| timers.run(|| context.now())
 }

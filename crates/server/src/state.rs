@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::quota::Quota;
 use auth::AuthStore;
 use backend::schema::{Bucket, meta};
-use backend::{Backend, Tx};
+use backend::{Backend, CloseError, Tx};
 use bytes::Bytes;
 use env::Clock;
 use lease::Lessor;
@@ -44,17 +44,17 @@ pub(crate) struct RetainedConfig {
 /// The replicated state, behind one backend.
 pub struct StateMachine {
     /// The database file and its pending batch.
-    pub backend: Backend,
+    pub(crate) backend: Backend,
     /// Keys and their watchers.
-    pub store: WatchableStore,
+    pub(crate) store: WatchableStore,
     /// Leases.
-    pub lessor: Lessor,
+    pub(crate) lessor: Lessor,
     /// Users and roles.
-    pub auth: Arc<AuthStore>,
+    pub(crate) auth: Arc<AuthStore>,
     /// Members.
-    pub cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<Cluster>,
     /// Alarms.
-    pub alarms: AlarmStore,
+    pub(crate) alarms: AlarmStore,
     pub(crate) retained: RetainedConfig,
     pub(crate) clock: Arc<dyn Clock>,
     /// The index of the last entry that was passed to `apply`; zero before the first.
@@ -121,6 +121,13 @@ impl StateMachine {
     /// The index and term of the last applied entry, from the database.
     pub fn applied(&self) -> Result<(Index, Term), Fault> {
         Ok(meta::applied(&self.backend.view())?)
+    }
+
+    /// Commits pending writes and closes the database. Requires that threads are stopped.
+    pub fn close(self) -> Result<(), CloseError> {
+        let StateMachine { backend, store, .. } = self;
+        drop(store);
+        backend.close()
     }
 
     pub(crate) fn now(&self) -> Duration {

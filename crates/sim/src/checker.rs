@@ -49,17 +49,16 @@ impl Simulation {
     /// that wrongly stopped as removed is detected here: its node stays and does not run.
     fn nodes_match_membership(&self) -> bool {
         let nodes = &self.cluster.nodes;
-        let lists_the_nodes =
-            |server: &Server| server.state().cluster.now().ids().eq(nodes.keys().copied());
+        let lists_the_nodes = |server: &Server| server.membership().ids().eq(nodes.keys().copied());
         nodes.values().all(Node::is_running) && self.servers().all(lists_the_nodes)
     }
 
     fn have_leases_expired(&self) -> bool {
-        self.servers().all(|server| server.state().lessor.leases().is_empty())
+        self.servers().all(|server| server.state().lessor().leases().is_empty())
     }
 
     fn last_revision(&self) -> i64 {
-        self.servers().map(|server| server.state().store.current()).max().unwrap_or(0)
+        self.servers().map(|server| server.state().store().current()).max().unwrap_or(0)
     }
 
     fn have_applied_same_entries(&self) -> bool {
@@ -176,19 +175,20 @@ fn count(counts: &mut Counts, history: &History) {
 /// Describes the replicated state of a member.
 fn describe(server: &Server) -> String {
     let state = server.state();
-    let hash = state.store.hash_kv(0);
-    let keys = |id| state.lessor.keys_of(id).unwrap_or_default();
+    let hash = state.store().hash_kv(0);
+    let keys = |id| state.lessor().keys_of(id).unwrap_or_default();
     // Sorted by id, since the order of expiry is local to each member.
     let leases: BTreeMap<_, _> =
-        state.lessor.leases().into_iter().map(|id| (id, keys(id))).collect();
-    let members = state.cluster.now();
+        state.lessor().leases().into_iter().map(|id| (id, keys(id))).collect();
+    let members = state.cluster().now();
     let auth = describe_auth(server);
     format!("{hash:?}\nleases {leases:?}\nmembers {members:?}\n{auth}")
 }
 
 /// Describes users with their roles, and roles with their permissions.
 fn describe_auth(server: &Server) -> String {
-    let auth = &server.state().auth;
+    let state = server.state();
+    let auth = state.auth();
     let roles_of = |name: &String| auth.user_get(&pb::AuthUserGetRequest { name: name.clone() });
     let users = auth.user_list().users;
     let users: Vec<_> = users.iter().map(|name| (name, roles_of(name))).collect();

@@ -93,7 +93,7 @@ impl Cluster {
 
     /// Starts a member that was added to the cluster, on a new node.
     pub fn join(&mut self, id: MemberId, name: &str, change: impl Fn(&mut ServerConfig)) {
-        let views = self.servers().map(|it| (it.cluster_id(), it.state().cluster.now()));
+        let views = self.servers().map(|it| (it.cluster_id(), it.membership()));
         let view = views.filter(|(_, members)| members.member(id).is_some()).last();
         let Some((cluster_id, members)) = view else { panic!("no member lists {id}") };
         let members = (*members).clone();
@@ -157,7 +157,7 @@ impl Cluster {
     }
 
     fn draw_stage(&mut self) -> Stage {
-        // Favours the stages of the pipeline: most bugs depend on their interleaving.
+        // Favors the stages of the pipeline: most bugs depend on their interleaving.
         match self.random.below(16) {
             0..3 => Stage::Raft,
             3 => Stage::Timers,

@@ -26,11 +26,11 @@ pub(crate) fn add_message(digest: &mut Digest, message: &raft::Message) {
 }
 
 /// Adds the names and contents of all files on a disk.
-pub(crate) fn add_disk(digest: &mut Digest, disk: &SimDisk, folder: &Path) -> io::Result<()> {
-    let mut names = disk.read_dir(folder)?;
+pub(crate) fn add_disk(digest: &mut Digest, disk: &SimDisk, dir: &Path) -> io::Result<()> {
+    let mut names = disk.read_dir(dir)?;
     names.sort();
     for name in names {
-        let path = folder.join(&name);
+        let path = dir.join(&name);
         digest.add(name.as_bytes());
         match disk.kind(&path)? {
             Some(Kind::Dir) => add_disk(digest, disk, &path)?,

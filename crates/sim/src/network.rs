@@ -86,7 +86,7 @@ enum Payload {
 }
 
 impl Network {
-    /// Creates a network whose behaviour follows from a seed.
+    /// Creates a network whose behavior follows from a seed.
     pub fn new(seed: u64, conditions: NetworkConditions) -> Network {
         let state = NetworkState {
             step: 0,
@@ -359,7 +359,7 @@ impl Transport for Link {
 
     fn request_versions(&self, of: &Member, within: Duration) -> PeerResponse<PeerVersions> {
         self.network.request(self.local, of.id, within, |server| {
-            let cluster = server.state().cluster.now().version();
+            let cluster = server.membership().version();
             let cluster = cluster.map_or("not_decided".to_owned(), |version| version.to_string());
             let versions = PeerVersions { server: SERVER_VERSION.to_owned(), cluster };
             Box::pin(std::future::ready(Ok(versions)))

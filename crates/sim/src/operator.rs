@@ -107,7 +107,7 @@ impl Operator {
         let servers: Vec<&Server> = cluster.servers().collect();
         let position = self.random.position(servers.len().max(1));
         let Some(&server) = servers.get(position) else { return };
-        let members = server.state().cluster.now();
+        let members = server.membership();
         let (count, server) = (members.members().count(), server.clone());
         let member = server.local();
         let (description, response) = match self.random.below(5) {
@@ -195,7 +195,7 @@ impl Operator {
         config: impl Fn(&mut ServerConfig),
     ) {
         let newest = cluster.servers().max_by_key(|server| server.applied());
-        let Some(members) = newest.map(|server| server.state().cluster.now()) else { return };
+        let Some(members) = newest.map(|server| server.membership()) else { return };
         let is_known = |id| cluster.nodes.contains_key(id) || self.removed_nodes.contains(id);
         let missing = members.members().find(|member| !is_known(&member.id));
         if let Some(member) = missing {

@@ -309,7 +309,7 @@ impl Simulation {
 
     fn note_started(&mut self, id: MemberId) {
         let Some(server) = self.cluster.nodes.get(&id).and_then(Node::server) else { return };
-        let (members, applied) = (server.state().cluster.now(), server.applied());
+        let (members, applied) = (server.membership(), server.applied());
         let names: Vec<_> = members.ids().map(|id| id.to_string()).collect();
         self.note(|| format!("{id} started: applied {applied}, members {}", names.join(" ")));
     }

@@ -80,9 +80,9 @@ impl Issued {
     ///
     /// If a file cannot be written.
     #[track_caller]
-    pub fn write(&self, folder: &Path, name: &str) {
-        write(&folder.join(format!("{name}.pem")), self.cert_pem.as_bytes());
-        write(&folder.join(format!("{name}.key")), self.key_pem.as_bytes());
+    pub fn write(&self, dir: &Path, name: &str) {
+        write(&dir.join(format!("{name}.pem")), self.cert_pem.as_bytes());
+        write(&dir.join(format!("{name}.key")), self.key_pem.as_bytes());
     }
 }
 

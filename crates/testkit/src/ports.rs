@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 const FIRST_PORT: u16 = 10_000;
 const PORTS: u16 = 22_000;
@@ -34,7 +35,7 @@ impl ReservedPort {
         let start = RandomState::new().hash_one(std::process::id()) % u64::from(PORTS);
         let start = u16::try_from(start).expect("less than PORTS");
         let candidates = (0..ATTEMPTS).map(|n| FIRST_PORT + (start + n) % PORTS);
-        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = RESERVED.lock();
         let port = candidates.into_iter().find(|port| !reserved.contains(port) && is_free(*port));
         let port = port.unwrap_or_else(|| panic!("no free port in {ATTEMPTS} attempts"));
         reserved.insert(port);
@@ -54,7 +55,7 @@ impl ReservedPort {
 
 impl Drop for ReservedPort {
     fn drop(&mut self) {
-        RESERVED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        RESERVED.lock().remove(&self.0);
     }
 }
 
@@ -76,6 +77,6 @@ mod tests {
         let listener = TcpListener::bind(held[0].address()).unwrap();
         assert!(!is_free(listener.local_addr().unwrap().port()));
         drop(held);
-        assert_eq!(*RESERVED.lock().unwrap(), BTreeSet::new());
+        assert_eq!(*RESERVED.lock(), BTreeSet::new());
     }
 }

@@ -5,7 +5,7 @@
 //!   (none)                                         all six secure ones                   all three
 //!   TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256          that one                              all three
 //!   .. and TLS_RSA_WITH_AES_128_CBC_SHA            the first; the other is unsupported   all three
-//!   TLS_RSA_WITH_AES_128_CBC_SHA                   refused as by etcd: HTTP/2 needs AES_128_GCM
+//!   TLS_RSA_WITH_AES_128_CBC_SHA                   rejected as by etcd: HTTP/2 needs AES_128_GCM
 //! ```
 //!
 //! Accepts all names that Go knows, and so all that etcd accepts. Suites with RSA key exchange,
@@ -36,7 +36,7 @@ pub enum CipherSuiteError {
     Http2,
 }
 
-/// The suite behind a name.
+/// The suite that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SuiteKind {
     Tls13,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_suites_and_selections_without_http2_are_refused() {
+    fn unknown_suites_and_selections_without_http2_are_rejected() {
         let all = Versions::default();
         let cbc = "TLS_RSA_WITH_AES_128_CBC_SHA";
         assert_eq!(suites(&[cbc, REQUIRED]).unsupported(), [cbc]);

@@ -45,15 +45,15 @@ const WAYS: [&str; 3] = ["allocated", "zeros", "recycled"];
 fn main() -> Result<(), Failure> {
     let has = |flag: &str| process::args().any(|argument| argument == flag);
     let saves = if has("--bench") && !has("--quick") { 500 } else { 20 };
-    let folder = match process::var_os("BOWLINE_BENCH_DIR") {
+    let parent = match process::var_os("BOWLINE_BENCH_DIR") {
         Some(dir) => tempfile::tempdir_in(dir)?,
         None => tempfile::tempdir()?,
     };
     for batch in BATCHES {
-        let (figures, bytes) = append(folder.path(), batch, saves)?;
+        let (figures, bytes) = append(parent.path(), batch, saves)?;
         figures.print(&format!("wal_append_{batch}"));
         for way in WAYS {
-            let file = prepared(&folder.path().join(way), way)?;
+            let file = prepared(&parent.path().join(way), way)?;
             let figures = measure(saves, |turn| {
                 file.write_at(&vec![7; bytes], (turn * bytes) as u64)?;
                 Ok(file.sync_data()?)
@@ -65,8 +65,8 @@ fn main() -> Result<(), Failure> {
 }
 
 /// Appends to a new log. Also returns the bytes that a save takes.
-fn append(folder: &Path, batch: u64, saves: usize) -> Result<(Figures, usize), Failure> {
-    let dir = folder.join(format!("wal-{batch}"));
+fn append(parent: &Path, batch: u64, saves: usize) -> Result<(Figures, usize), Failure> {
+    let dir = parent.join(format!("wal-{batch}"));
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     let mut wal = Wal::create(disk, &dir, "bench", Config::default())?;
     let payload = bytes::Bytes::from(vec![7; PAYLOAD]);

@@ -49,7 +49,7 @@ pub fn decode_snapshot(record: &Record) -> Result<Snapshot, ReadError> {
     message(record)
 }
 
-/// Decodes a message and refuses unknown fields: known fields encode to the same length again, so a
+/// Decodes a message and rejects unknown fields: known fields encode to the same length again, so a
 /// difference in length reveals unknown ones.
 fn message<M: Message + Default>(record: &Record) -> Result<M, ReadError> {
     let message = M::decode(Bytes::clone(&record.data))

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_headers_are_refused() {
+    fn invalid_headers_are_rejected() {
         for bytes in [&[][..], &[0x08], &[0x08, 2, 0x10, 1, 0x1a], &[0x08, 2, 0x10, 1, 0x1a, 0xff]]
         {
             assert_eq!(Header::decode(bytes), Err(HeaderError::Short), "{bytes:x?}");

@@ -49,7 +49,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{DiskError, OpenError};
 use crate::segment;
 
-/// Bytes that a turn writes and syncs: few, so that the log's own syncs never wait long behind it.
+/// Bytes that a turn writes and syncs: few, so that the log's own syncs never wait long for it.
 const STEP_BYTES: usize = 1 << 20;
 
 /// Name of the segment prepared ahead of time.

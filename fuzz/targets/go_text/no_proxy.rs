@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::bypass::Bypass;
 
 const PORT: u16 = 2380;
-/// As in the crate.
+/// The value of `net::dial::proxy::bypass::ENTRIES_MAX`, which is private.
 const ENTRIES_MAX: usize = 4096;
 
 /// The first line is a host, the rest a list.

@@ -35,16 +35,16 @@ impl Functions {
         for (name, path) in entries(crates)? {
             let source = path.join("src");
             if source.is_dir() {
-                functions.read_folder(&source, &name)?;
+                functions.read_dir(&source, &name)?;
             }
         }
         Ok(functions)
     }
 
-    fn read_folder(&mut self, folder: &Path, module: &str) -> Result<()> {
-        for (name, path) in entries(folder)? {
+    fn read_dir(&mut self, dir: &Path, module: &str) -> Result<()> {
+        for (name, path) in entries(dir)? {
             if path.is_dir() {
-                self.read_folder(&path, &name)?;
+                self.read_dir(&path, &name)?;
             } else if name.ends_with(".rs") {
                 let text = fs::read_to_string(&path)
                     .with_context(|| format!("read {}", path.display()))?;
@@ -87,11 +87,11 @@ fn stem(name: &str) -> &str {
 }
 
 /// Returns name and path of everything in a directory, sorted by name.
-fn entries(folder: &Path) -> Result<Vec<(String, std::path::PathBuf)>> {
-    let list = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+fn entries(dir: &Path) -> Result<Vec<(String, std::path::PathBuf)>> {
+    let list = fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))?;
     let mut entries = Vec::new();
     for entry in list {
-        let entry = entry.with_context(|| format!("read {}", folder.display()))?;
+        let entry = entry.with_context(|| format!("read {}", dir.display()))?;
         entries.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
     }
     entries.sort();

@@ -12,7 +12,7 @@
 //! ````
 //!
 //! Every crate has one `→` line. A dev-dependency that is also a normal one needs no `⇢`, nor does
-//! `testkit`, which all tests may use. Text behind a `#` is a comment. Both directions are checked:
+//! `testkit`, which all tests may use. Text after a `#` is a comment. Both directions are checked:
 //! an edge that is not drawn fails, and so does a drawn edge that does not exist.
 
 mod picture;

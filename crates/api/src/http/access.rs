@@ -1,7 +1,7 @@
 //! Allowed hosts of plaintext requests, and allowed origins of browsers.
 //!
 //! A foreign web page can make a browser send requests to this member, under a name that resolves
-//! to its address (DNS rebinding). There are two defences: the host of a request must be listed
+//! to its address (DNS rebinding). There are two defenses: the host of a request must be listed
 //! (`--host-whitelist`; not needed with TLS, which proves the name), and a browser shows the
 //! response to the page only if the origin is listed (`--cors`). Both lists are `*` by default,
 //! which allows all; an empty list does the same.
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 
 use super::response;
 
@@ -37,6 +37,9 @@ impl Access {
     pub(super) fn refuse_host(&self, head: &Parts) -> Option<Response<Bytes>> {
         if allows(&self.hosts, ANY) {
             return None;
+        }
+        if names_several_hosts(head) {
+            return Some(response::malformed());
         }
         let named = named_host(head);
         let host = without_port(&named);
@@ -65,6 +68,15 @@ impl Access {
         ];
         headers.extend(allow);
     }
+}
+
+/// Reports whether the authority and the `Host` headers of an HTTP/2 request differ: a proxy in
+/// front may have checked another one. Over HTTP/1, such a request is refused before.
+fn names_several_hosts(head: &Parts) -> bool {
+    let mut headers = head.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let Some(first) = authority.or_else(|| headers.next()) else { return false };
+    head.version == Version::HTTP_2 && headers.any(|host| host != first)
 }
 
 /// Returns the host of the request line, or else of the header.
@@ -105,6 +117,26 @@ This requirement has been added to help prevent \"DNS Rebinding\" attacks (CVE-2
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_over_http2_that_names_two_hosts_is_refused() {
+        let access = Access { hosts: BTreeSet::from(["allowed".to_owned()]), ..Access::default() };
+        let status = |uri: &str, hosts: &[&str]| {
+            let mut request = http::Request::get(uri).version(Version::HTTP_2);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            access.refuse_host(&head).map_or(StatusCode::OK, |refused| refused.status())
+        };
+        assert_eq!(status("http://allowed/health", &[]), StatusCode::OK);
+        assert_eq!(status("http://allowed/health", &["allowed"]), StatusCode::OK);
+        assert_eq!(status("/health", &["allowed", "allowed"]), StatusCode::OK);
+        assert_eq!(status("http://allowed/health", &["evil"]), StatusCode::BAD_REQUEST);
+        assert_eq!(status("/health", &["allowed", "evil"]), StatusCode::BAD_REQUEST);
+        assert_eq!(status("http://evil/health", &["allowed"]), StatusCode::BAD_REQUEST);
+        assert_eq!(status("http://evil/health", &[]), StatusCode::MISDIRECTED_REQUEST);
+    }
 
     #[test]
     fn the_port_is_removed_from_a_host() {

@@ -45,11 +45,12 @@ impl Member for Server {
         Server::is_learner(self)
     }
 
-    /// Reads the empty key, which cannot exist. A linearizable probe also fails while the disk
-    /// stalls: reads would still work, but writes would not, so clients should use another member.
-    /// So it waits for the write to the log that is in progress.
+    /// Reads the empty key, which cannot exist. A linearizable probe also fails while the raft loop
+    /// or the disk stalls: reads may still work, but writes do not, so clients should use another
+    /// member. So it waits for the loop, and for the write to the log that is in progress.
     async fn probe(&self, linearizable: bool) -> Result<(), impl Display + Send> {
         if linearizable {
+            self.raft_loop_responds().await?;
             self.log_write_completed().await?;
         }
         let reading = self.read_as_root(linearizable).await?;

@@ -23,7 +23,6 @@
 mod access;
 mod health;
 mod member;
-mod metrics;
 mod path;
 mod process;
 mod response;
@@ -32,6 +31,7 @@ mod tests;
 mod vars;
 
 use bytes::Bytes;
+use exposition::Exposition;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 
@@ -42,7 +42,6 @@ pub use process::ProcessMetrics;
 pub(crate) use response::{Unannounced, error};
 
 use health::Checks;
-use metrics::Exposition;
 use path::RoutedPath;
 use profile::{ProfileRequest, Profiles, SYMBOL_BYTES_MAX};
 use response::{json, not_found, only_get};
@@ -199,7 +198,7 @@ impl<M: Member> Http<M> {
         }
         // Over HTTP/1, such a request is refused before it is routed.
         let Some(path) = RoutedPath::parse(head) else { return response::malformed() };
-        if let Some(redirect) = path.redirect(head, &self.folders(surface)) {
+        if let Some(redirect) = path.redirect(head, &self.subtrees(surface)) {
             return redirect;
         }
         if let Some((profiles, name)) = self.profiles(surface, &path) {
@@ -210,7 +209,7 @@ impl<M: Member> Http<M> {
         let Some(path) = path.endpoint() else { return not_found() };
         match (surface, path) {
             (Surface::Peer, path) if path != "/version" => not_found(),
-            (_, "/metrics") => self.exposition.respond(&head.headers).await,
+            (_, "/metrics") => response::as_page(self.exposition.respond(&head.headers).await),
             (_, "/health") => self.checks.health(&self.member, head).await,
             (Surface::Metrics, "/version" | "/debug/vars") => not_found(),
             (_, "/version") => only_get(head).unwrap_or_else(|| self.version()),
@@ -225,8 +224,8 @@ impl<M: Member> Http<M> {
         }
     }
 
-    /// Returns the paths that end with a slash and contain others.
-    fn folders(&self, surface: Surface) -> Vec<&'static str> {
+    /// Returns the paths that end with a slash and match all paths below them.
+    fn subtrees(&self, surface: Surface) -> Vec<&'static str> {
         let gateway = self.has_gateway(surface).then_some("/v3/");
         let profiles = self.config.profiles.as_ref().filter(|_| is_for_clients(surface));
         gateway.into_iter().chain(profiles.map(|_| profile::PREFIX)).collect()

@@ -26,7 +26,7 @@ use http::{Method, Response};
 use super::response;
 
 const ALIAS: &[u8] = b"/v3beta/";
-/// The folder of the JSON gateway.
+/// The subtree of the JSON gateway.
 const GATEWAY: &str = "/v3/";
 
 /// The path of a request, as etcd's handlers see it.
@@ -57,22 +57,24 @@ impl RoutedPath {
             .then(|| String::from_utf8_lossy(&self.0.decoded).into_owned())
     }
 
-    /// Returns the decoded path below a folder, such as `heap` below `/debug/pprof/`.
-    pub(super) fn below(&self, folder: &str) -> Option<String> {
+    /// Returns the decoded path in a subtree, such as `heap` below `/debug/pprof/`.
+    pub(super) fn below(&self, subtree: &str) -> Option<String> {
         let path = String::from_utf8_lossy(&self.0.decoded);
-        let name = path.strip_prefix(folder)?;
-        is_below(&self.0.escaped, folder).then(|| name.to_owned())
+        let name = path.strip_prefix(subtree)?;
+        is_below(&self.0.escaped, subtree).then(|| name.to_owned())
     }
 
-    /// Redirects a path with empty, `.` or `..` parts to the clean path, and one of `folders`
-    /// without its slash to the folder.
-    pub(super) fn redirect(&self, head: &Parts, folders: &[&str]) -> Option<Response<Bytes>> {
+    /// Redirects a path with empty, `.` or `..` parts to the clean path, and one of `subtrees`
+    /// without its slash to the subtree.
+    pub(super) fn redirect(&self, head: &Parts, subtrees: &[&str]) -> Option<Response<Bytes>> {
         let cleaned = clean(&self.0.escaped);
-        let is_wanted = |folder: &&&str| {
-            folder.strip_suffix('/').is_some_and(|folder| segments(folder).eq(segments(&cleaned)))
+        let is_wanted = |subtree: &&&str| {
+            subtree
+                .strip_suffix('/')
+                .is_some_and(|subtree| segments(subtree).eq(segments(&cleaned)))
         };
-        let mut to = match folders.iter().find(is_wanted) {
-            Some(folder) => (*folder).to_owned(),
+        let mut to = match subtrees.iter().find(is_wanted) {
+            Some(subtree) => (*subtree).to_owned(),
             // Compat: as in Go, CONNECT is not redirected to a clean path.
             None if cleaned == self.0.escaped || head.method == Method::CONNECT => return None,
             None => escape(&cleaned),
@@ -97,10 +99,10 @@ fn segments(escaped: &str) -> impl Iterator<Item = Cow<'_, [u8]>> {
     })
 }
 
-/// Returns whether a path has all segments of a folder, and more.
-fn is_below(escaped: &str, folder: &str) -> bool {
+/// Returns whether a path has all segments of a subtree, and more.
+fn is_below(escaped: &str, subtree: &str) -> bool {
     let mut segments = segments(escaped);
-    let mut parents = folder.trim_matches('/').split('/');
+    let mut parents = subtree.trim_matches('/').split('/');
     parents.all(|parent| segments.next().is_some_and(|segment| *segment == *parent.as_bytes()))
         && segments.next().is_some()
 }
@@ -120,8 +122,8 @@ fn clean(path: &str) -> Cow<'_, str> {
 /// Returns whether cleaning would change nothing, as for nearly all paths.
 fn is_clean(path: &str) -> bool {
     let Some(path) = path.strip_prefix('/') else { return false };
-    let folders = path.strip_suffix('/').unwrap_or(path);
-    path.is_empty() || folders.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    let without_slash = path.strip_suffix('/').unwrap_or(path);
+    path.is_empty() || without_slash.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Percent-encodes a path for a link.
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_slash_is_part_of_a_name_below_a_folder() {
+    fn an_encoded_slash_is_part_of_a_name_below_a_subtree() {
         for (target, name) in [
             ("/debug/pprof/", Some("")),
             ("/debug/pprof/heap", Some("heap")),
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_its_slash_is_redirected() {
+    fn a_subtree_without_its_slash_is_redirected() {
         let location = |target: &str| {
             let head = http::Request::get(target).body(()).unwrap().into_parts().0;
             let redirect = RoutedPath::parse(&head)?.redirect(&head, &["/v3/", "/debug/pprof/"])?;

@@ -20,6 +20,7 @@ use std::fs;
 use env::AllocatorStats;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, Metric, MetricFamily, MetricType};
+use serde_json::{Map, Value};
 
 /// The unit of process times in `/proc`: hundredths of a second on all systems.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -95,7 +96,7 @@ impl Process {
         let float = |number: Option<u64>| number.map(as_float);
         let allocated = float(self.allocator.map(|memory| memory.allocated));
         let free = float(self.allocator.map(|memory| memory.free));
-        let obtained = allocated.zip(free).map(|(allocated, free)| allocated + free);
+        let obtained = float(self.heap_sys_bytes());
         [
             self.cpu_seconds,
             float(self.open_fds),
@@ -112,12 +113,34 @@ impl Process {
             allocated,
             free,
             obtained,
+            float(self.resident_bytes),
         ]
+    }
+
+    /// Returns the memory of the allocator, used and free.
+    fn heap_sys_bytes(&self) -> Option<u64> {
+        self.allocator.map(|memory| memory.allocated.saturating_add(memory.free))
+    }
+
+    /// Returns those of Go's `runtime.MemStats` that have the same meaning here, with the values of
+    /// the metrics `go_memstats_*`. Unknown ones are left out.
+    pub(super) fn memory_stats(&self) -> Map<String, Value> {
+        let allocated = self.allocator.map(|memory| memory.allocated);
+        let stats = [
+            ("Alloc", allocated),
+            ("Sys", self.resident_bytes),
+            ("HeapAlloc", allocated),
+            ("HeapSys", self.heap_sys_bytes()),
+            ("HeapIdle", self.allocator.map(|memory| memory.free)),
+            ("HeapInuse", allocated),
+        ];
+        let known = stats.into_iter().filter_map(|(name, bytes)| Some((name.to_owned(), bytes?)));
+        known.map(|(name, bytes)| (name, bytes.into())).collect()
     }
 }
 
 /// The name and help of each metric, and whether it is a counter.
-const METRICS: [(&str, &str, bool); 15] = [
+const METRICS: [(&str, &str, bool); 16] = [
     ("process_cpu_seconds_total", "Processor time spent, in seconds.", true),
     ("process_open_fds", "Open file descriptors.", false),
     ("process_max_fds", "The most file descriptors that may be open.", false),
@@ -137,6 +160,7 @@ const METRICS: [(&str, &str, bool); 15] = [
         false,
     ),
     ("go_memstats_heap_sys_bytes", "Memory of the allocator, used and free, in bytes.", false),
+    ("go_memstats_sys_bytes", "Memory in use, in bytes.", false),
 ];
 
 /// Collects the metrics of this process.
@@ -268,6 +292,28 @@ mod tests {
         assert!(process.virtual_bytes >= process.resident_bytes);
         assert!(process.start_seconds.is_some_and(|start| start > 1e9));
         assert!(process.threads.is_some_and(|threads| threads > 0));
+    }
+
+    #[test]
+    fn memory_statistics_have_the_values_of_the_metrics() {
+        let allocator = Some(AllocatorStats { allocated: 70, free: 5 });
+        let process = Process { allocator, resident_bytes: Some(90), ..Process::default() };
+        let metric = |name: &str| {
+            let at = METRICS.iter().position(|(known, ..)| *known == name);
+            process.values()[at.unwrap_or_else(|| panic!("no metric {name}"))]
+        };
+        for (stat, name, bytes) in [
+            ("Alloc", "go_memstats_alloc_bytes", 70),
+            ("Sys", "go_memstats_sys_bytes", 90),
+            ("HeapAlloc", "go_memstats_heap_alloc_bytes", 70),
+            ("HeapSys", "go_memstats_heap_sys_bytes", 75),
+            ("HeapIdle", "go_memstats_heap_idle_bytes", 5),
+            ("HeapInuse", "go_memstats_heap_inuse_bytes", 70),
+        ] {
+            assert_eq!(process.memory_stats()[stat], bytes, "{stat}");
+            assert_eq!(metric(name), Some(as_float(bytes)), "{name}");
+        }
+        assert_eq!(Process::default().memory_stats(), Map::new());
     }
 
     #[test]

@@ -26,7 +26,11 @@ pub(crate) struct Unannounced;
 /// Creates a response that is written bit by bit. As with Go, the length of a long one is not
 /// announced.
 pub(super) fn page(kind: HeaderValue, text: impl Into<Bytes>) -> Response<Bytes> {
-    let mut response = body(kind, text);
+    as_page(body(kind, text))
+}
+
+/// Marks a response that is written bit by bit: the length of a long one is not announced.
+pub(super) fn as_page(mut response: Response<Bytes>) -> Response<Bytes> {
     if response.body().len() >= PAGE_BYTES_MIN {
         response.extensions_mut().insert(Unannounced);
     }

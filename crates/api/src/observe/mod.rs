@@ -1,4 +1,4 @@
-//! Observation of calls: metrics, etcd's log lines and spans, all behind one type.
+//! Observation of calls: metrics, etcd's log lines and spans, all in one type.
 //!
 //! ```text
 //!   CallObserver     one per call, driven by the grpc crate

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use grpc::{Code, Method, Status};
 use http::HeaderMap;
-use net::Connection;
+use net::{Connection, LocalAddr};
 use server::{RequestStage, Server, StageTimings};
 use trace::{Span, Tracer, Value};
 
@@ -38,7 +38,8 @@ pub(crate) struct TracedCall {
     started: Duration,
     /// The stage timings outside of any child span.
     timings: Arc<StageTimings>,
-    local: Option<std::net::SocketAddr>,
+    /// The address that the client has connected to.
+    local: Option<LocalAddr>,
 }
 
 impl TracedCall {
@@ -53,7 +54,7 @@ impl TracedCall {
         let server = server.clone();
         let (wall, started) = (server.clock().wall(), server.now());
         let clock_zero = wall.checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
-        let (timings, local) = (Arc::default(), connection.local);
+        let (timings, local) = (Arc::default(), connection.local.clone());
         Some(Arc::new(TracedCall { call, server, clock_zero, started, timings, local }))
     }
 
@@ -70,16 +71,35 @@ impl TracedCall {
         let (started, ended) = (self.date(self.started), self.date(self.server.now()));
         let name = method.path.trim_start_matches('/');
         let mut attributes = vec![("rpc.method", name.into()), ("rpc.system.name", "grpc".into())];
-        if let Some(local) = self.local {
-            let address = local.ip().to_canonical().to_string();
-            attributes.push(("server.address", Value::Text(address.into())));
-            attributes.push(("server.port", Value::Number(local.port().into())));
-        }
+        attributes.extend(self.local.as_ref().map(server_address).unwrap_or_default());
         attributes.push(("rpc.response.status_code", code_name(status.code).into()));
         let stages = StageSpans { traced: self, timings: &self.timings, ended };
         let (events, children) = (stages.events(), stages.spans());
         let span = Span { attributes, events, children, ..Span::new(name, started, ended) };
         self.call.end(span, is_failure(status.code).then(|| status.message.to_string()));
+    }
+}
+
+/// Returns the attributes `server.address` and, if there is a port, `server.port`.
+///
+/// Compat: as in etcd, the name of a unix socket is its path, and is split if it ends like a port.
+fn server_address(local: &LocalAddr) -> Attributes {
+    let text = |text: &str| ("server.address", Value::Text(text.to_owned().into()));
+    let port = |port: i64| ("server.port", Value::Number(port));
+    match local {
+        LocalAddr::Tcp(address) => {
+            let host = address.ip().to_canonical().to_string();
+            vec![text(&host), port(address.port().into())]
+        }
+        LocalAddr::Unix(path) => {
+            let path = path.to_string_lossy();
+            match gocompat::split_host_port(&path) {
+                Some((host, digits)) => {
+                    [text(host)].into_iter().chain(digits.parse().ok().map(port)).collect()
+                }
+                None => vec![text(&path)],
+            }
+        }
     }
 }
 
@@ -209,5 +229,30 @@ fn code_name(code: Code) -> &'static str {
         Code::Unavailable => "UNAVAILABLE",
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected values are those of otelgrpc.
+    #[test]
+    fn the_address_of_the_server_is_a_host_or_a_socket() {
+        let of = |local| {
+            let values = server_address(&local).into_iter().map(|(name, value)| match value {
+                Value::Text(text) => format!("{name} {text}"),
+                Value::Number(number) => format!("{name} {number}"),
+                Value::Flag(flag) => format!("{name} {flag}"),
+            });
+            values.collect::<Vec<_>>().join(", ")
+        };
+        let tcp = |text: &str| of(LocalAddr::Tcp(text.parse().unwrap()));
+        assert_eq!(tcp("[::ffff:127.0.0.1]:2379"), "server.address 127.0.0.1, server.port 2379");
+        assert_eq!(tcp("[::1]:2379"), "server.address ::1, server.port 2379");
+        let unix = |path: &str| of(LocalAddr::Unix(path.into()));
+        assert_eq!(unix("/run/etcd.sock"), "server.address /run/etcd.sock");
+        assert_eq!(unix("localhost:2379"), "server.address localhost, server.port 2379");
+        assert_eq!(unix("localhost:m1"), "server.address localhost");
     }
 }

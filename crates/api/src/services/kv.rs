@@ -7,10 +7,13 @@
 //!   DeleteRange, Compact   validate ─► propose
 //! ```
 
-use bytes::{BufMut as _, BytesMut};
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
 use failpoint::failpoint_async;
 use grpc::{FramedReply, Reply, RequestBody, Status, Summary};
 use mvcc::{RangeResult, Response as _};
+use net::COUNTED_BYTES_MIN;
 use prost::Message as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use proto::etcdserverpb::request_op::Request;
@@ -38,6 +41,8 @@ const INLINE_KEYS_MAX: usize = 64;
 
 /// The most writes with long replies that are proposed at a time.
 pub(super) const LONG_WRITES_MAX: usize = 4;
+/// The most keys in the replies of writes that are proposed at a time without knowing their size.
+pub(super) const WRITE_REPLY_KEYS_MAX: usize = LONG_WRITES_MAX * INLINE_KEYS_MAX;
 
 /// The numbers of the fields `RangeResponse.kvs` and `TxnResponse.responses`.
 const RANGE_KVS: u32 = 2;
@@ -126,19 +131,45 @@ async fn read(
     blocking.run(&cx.send_budget, request_bytes, move || work(&context)).await
 }
 
-/// Waits until a write may be proposed whose reply has at most `keys` keys. A long reply is built
-/// when the write is applied, so only a few of them may be proposed at a time.
+/// Waits until a write may be proposed whose reply has the keys of `reads`. Its reply is built when
+/// the write is applied, and cannot be dropped and built again as that of a read. So there must be
+/// room for a long one before, and only a few of them may be proposed at a time.
 async fn wait_to_write(
     cx: &Context,
-    keys: usize,
+    reads: &[RangeRequest],
     request: &impl prost::Message,
 ) -> Result<Option<OwnedSemaphorePermit>, Status> {
-    if keys <= INLINE_KEYS_MAX {
+    let keys = keys_of_ranges(cx.server(), reads);
+    if keys == 0 {
         return Ok(None);
+    }
+    if keys <= INLINE_KEYS_MAX {
+        if let Some(permit) = reserve_keys(cx, keys) {
+            return Ok(Some(permit));
+        }
+        if has_short_reply(cx, reads).await {
+            return Ok(None);
+        }
     }
     let budget = cx.shared().transport.receive_budget();
     let permit = grpc::wait_with_room(&cx.send_budget, &cx.shared().long_writes);
     Ok(budget.count_while(request.encoded_len(), permit).await?)
+}
+
+/// Reserves keys in the replies of writes in progress, whatever their size, if there are enough.
+fn reserve_keys(cx: &Context, keys: usize) -> Option<OwnedSemaphorePermit> {
+    let keys = u32::try_from(keys).ok().filter(|_| cx.send_budget.has_room())?;
+    Arc::clone(&cx.shared().write_reply_keys).try_acquire_many_owned(keys).ok()
+}
+
+/// Reports whether the keys of `reads` are short now, so that a reply with them needs no room.
+async fn has_short_reply(cx: &Context, reads: &[RangeRequest]) -> bool {
+    // A request that may not read is refused later.
+    let Ok(reading) = cx.server().read(&cx.credentials, false).await else { return true };
+    let bytes = reads.iter().map(|range| {
+        reading.range(range).map_or(0, |result| result.encoded_len(&ResponseHeader::default()))
+    });
+    bytes.sum::<usize>() < COUNTED_BYTES_MIN
 }
 
 /// Reports whether a range is short enough to be read on the thread of the connection.
@@ -165,27 +196,38 @@ fn keys_of_range(server: &Server, request: &RangeRequest) -> usize {
     }
 }
 
-/// Returns an upper bound on the number of keys in the reply to a deletion.
-fn reply_keys_of_delete(server: &Server, request: &DeleteRangeRequest) -> usize {
-    match (request.prev_kv, request.range_end.is_empty()) {
-        (false, _) => 0,
-        (true, true) => 1,
-        (true, false) => server.count_keys(request.key.clone(), request.range_end.clone()),
-    }
+/// Returns an upper bound on the number of keys that some ranges visit.
+fn keys_of_ranges(server: &Server, ranges: &[RangeRequest]) -> usize {
+    ranges.iter().map(|range| keys_of_range(server, range)).fold(0, usize::saturating_add)
 }
 
-/// Returns an upper bound on the number of keys in the reply to a transaction, in either branch.
-fn reply_keys(server: &Server, request: &TxnRequest) -> usize {
-    let keys_of = |operation: &RequestOp| match &operation.request {
-        Some(Request::RequestRange(range)) => keys_of_range(server, range),
-        Some(Request::RequestDeleteRange(delete)) => reply_keys_of_delete(server, delete),
-        Some(Request::RequestTxn(txn)) => reply_keys(server, txn),
-        Some(Request::RequestPut(put)) => usize::from(put.prev_kv),
-        None => 0,
-    };
-    let keys_of_all =
-        |operations: &[RequestOp]| operations.iter().map(keys_of).fold(0, usize::saturating_add);
-    keys_of_all(&request.success).max(keys_of_all(&request.failure))
+/// Returns the range in the reply to a put, if it has one.
+fn reads_of_put(request: &PutRequest) -> Option<RangeRequest> {
+    request.prev_kv.then(|| range_of(&request.key, &Bytes::new()))
+}
+
+/// Returns the range in the reply to a deletion, if it has one.
+fn reads_of_delete(request: &DeleteRangeRequest) -> Option<RangeRequest> {
+    request.prev_kv.then(|| range_of(&request.key, &request.range_end))
+}
+
+fn range_of(key: &Bytes, range_end: &Bytes) -> RangeRequest {
+    RangeRequest { key: key.clone(), range_end: range_end.clone(), ..RangeRequest::default() }
+}
+
+/// Returns the ranges in the reply to a transaction, of both branches.
+fn reads_of_txn(request: &TxnRequest) -> Vec<RangeRequest> {
+    let mut reads = Vec::new();
+    for operation in request.success.iter().chain(&request.failure) {
+        match &operation.request {
+            Some(Request::RequestRange(range)) => reads.push(range.clone()),
+            Some(Request::RequestDeleteRange(delete)) => reads.extend(reads_of_delete(delete)),
+            Some(Request::RequestTxn(txn)) => reads.extend(reads_of_txn(txn)),
+            Some(Request::RequestPut(put)) => reads.extend(reads_of_put(put)),
+            None => {}
+        }
+    }
+    reads
 }
 
 /// Reports whether the limit of a range bounds the keys that are read, not just the reply.
@@ -206,6 +248,9 @@ async fn range_stream(
     loop {
         failpoint_async!("beforeRangeStreamChunk");
         let chunk = if is_short {
+            let (budget, room) = (cx.shared().transport.receive_budget(), &cx.send_budget);
+            let room = budget.count_while(request_bytes, room.wait_for_room()).await;
+            room.map_err(Status::from)?;
             chunks.next()
         } else {
             let next = move || Ok::<_, CallError>((chunks.next(), chunks));
@@ -288,6 +333,7 @@ async fn put(mut cx: Context, request: PutRequest) -> Result<impl Reply, CallErr
     validate::put(&request)?;
     let mut operation = cx.operation("put", || attributes::put(&request));
     let (key, size) = (request.key.clone(), request.encoded_len());
+    let _permit = wait_to_write(&cx, reads_of_put(&request).as_slice(), &request).await?;
     let result = cx.server().put(&cx.credentials, request).await?;
     operation.step(RAFT);
     operation.log("put", |detail| {
@@ -302,8 +348,7 @@ async fn delete_range(
     request: DeleteRangeRequest,
 ) -> Result<FramedReply, CallError> {
     validate::delete_range(&request)?;
-    let keys = reply_keys_of_delete(cx.server(), &request);
-    let _permit = wait_to_write(&cx, keys, &request).await?;
+    let _permit = wait_to_write(&cx, reads_of_delete(&request).as_slice(), &request).await?;
     let _span = cx.span("delete_range", || attributes::delete_range(&request));
     let result = cx.server().delete_range(&cx.credentials, request).await?;
     let summary = Summary::Count(result.deleted);
@@ -319,8 +364,7 @@ async fn txn(mut cx: Context, NestedTxn(request): NestedTxn) -> Result<FramedRep
     let reply = if read_only {
         read_txn(&cx, request, &mut operation).await
     } else {
-        let keys = reply_keys(cx.server(), &request);
-        let _permit = wait_to_write(&cx, keys, &request).await?;
+        let _permit = wait_to_write(&cx, &reads_of_txn(&request), &request).await?;
         let result = cx.server().txn(&cx.credentials, request).await;
         operation.step(RAFT);
         txn_reply(&cx, result?)
@@ -444,7 +488,8 @@ mod tests {
             failure: vec![nested.clone(), nested],
         };
         assert_eq!(keys_of_txn(server, &outer), 1 + 2 * (KEYS + 1), "the longer branch");
-        assert_eq!(reply_keys(server, &outer), 2 * (KEYS + 1), "comparisons are not in the reply");
+        let reply_keys = |txn: &TxnRequest| keys_of_ranges(server, &reads_of_txn(txn));
+        assert_eq!(reply_keys(&outer), 5 + 2 * (KEYS + 1), "both branches, no comparisons");
 
         let delete = |prev_kv| {
             let (key, range_end) = ("k".into(), "l".into());
@@ -454,8 +499,8 @@ mod tests {
         let put = RequestOp { request: Some(Request::RequestPut(PutRequest::default())) };
         let writes =
             |operation| TxnRequest { success: vec![operation; 128], ..TxnRequest::default() };
-        assert_eq!(reply_keys(server, &writes(put)), 0);
-        assert_eq!(reply_keys(server, &writes(delete(false))), 0);
-        assert_eq!(reply_keys(server, &writes(delete(true))), 128 * KEYS);
+        assert_eq!(reply_keys(&writes(put)), 0);
+        assert_eq!(reply_keys(&writes(delete(false))), 0);
+        assert_eq!(reply_keys(&writes(delete(true))), 128 * KEYS);
     }
 }

@@ -8,8 +8,8 @@
 //!   Unlock key    ─► delete it
 //! ```
 //!
-//! A lock ends with its lease. A call that is canceled while it waits leaves no key behind: the key
-//! is deleted with the caller's credentials.
+//! A lock ends with its lease. The key of a call that is canceled while it waits is deleted, with
+//! the caller's credentials.
 
 use bytes::Bytes;
 use grpc::{Code, RequestBody};

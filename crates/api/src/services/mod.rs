@@ -90,6 +90,8 @@ pub(crate) struct Shared {
     snapshots: snapshot::SnapshotPermits,
     /// Permits of writes with long replies.
     long_writes: Arc<Semaphore>,
+    /// Permits for keys in the replies of other writes.
+    write_reply_keys: Arc<Semaphore>,
     health: health::Health,
     /// The longest JSON text that is read as one message.
     json_bytes_max: usize,
@@ -128,6 +130,7 @@ impl Grpc {
             transport: Arc::new(transport),
             snapshots: snapshot::SnapshotPermits::default(),
             long_writes: Arc::new(Semaphore::new(kv::LONG_WRITES_MAX)),
+            write_reply_keys: Arc::new(Semaphore::new(kv::WRITE_REPLY_KEYS_MAX)),
             health: health::Health::new(config.stop_service_on_defragment),
             server,
             config,

@@ -180,7 +180,7 @@ async fn reading_a_long_body_yields_to_other_tasks() {
         call.as_mut().poll(cx)
     });
     // White space alone is a request for an empty key.
-    assert_eq!(response.await.status(), 400);
+    assert_eq!(within("a response", response).await.status(), 400);
     assert!(turns > 32, "{turns}");
 }
 
@@ -305,7 +305,8 @@ async fn a_disconnected_client_ends_the_call() {
     requests.send(Frame::data(r#"{"create_request":{"key":"YQ=="}}"#.into())).await.unwrap();
     let request = Request::post("/v3/watch").body(body).unwrap();
     let connection = Connection::new(RemoteAddr::Unix, false);
-    let mut lines = Lines::new(gateway.api.call(&connection, request).await);
+    let response = within("response headers", gateway.api.call(&connection, request)).await;
+    let mut lines = Lines::new(response);
     lines.next().await.unwrap();
     let watchers = || gateway.member.metric("etcd_debugging_mvcc_watcher_total");
     assert_eq!(watchers(), Some(1.0));

@@ -204,6 +204,6 @@ async fn the_quota_is_checked_before_the_request() {
         let text = "etcdserver: mvcc: database space exceeded";
         assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, text));
     }
-    let alarms = member.server().state().alarms.get(1);
+    let alarms = member.server().state().alarms().get(1);
     assert_eq!(alarms.len(), 1, "one NOSPACE alarm is raised");
 }

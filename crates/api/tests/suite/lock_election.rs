@@ -123,7 +123,7 @@ async fn a_canceled_lock_request_leaves_no_key() {
     let second = lock(&member, "jobs", 2);
     assert_eq!(below.next().await, (EventType::Put, "jobs/2".into()));
     // A request that is canceled during its put leaves the key to its lease, so it must wait first.
-    let waits = || member.server().state().store.watchers() >= 2;
+    let waits = || member.server().state().store().watchers() >= 2;
     yield_until("the second request waits", waits).await;
     second.abort();
     assert_eq!(below.next().await, (EventType::Delete, "jobs/2".into()));
@@ -233,7 +233,7 @@ async fn a_canceled_campaign_withdraws_the_candidate() {
     assert_eq!(below.next().await, (EventType::Put, "e/a".into()));
     let second = campaign(&member, 0xb, "two");
     assert_eq!(below.next().await, (EventType::Put, "e/b".into()));
-    let waits = || member.server().state().store.watchers() >= 2;
+    let waits = || member.server().state().store().watchers() >= 2;
     yield_until("the second request waits", waits).await;
     second.abort();
     assert_eq!(below.next().await, (EventType::Delete, "e/b".into()));

@@ -115,8 +115,8 @@ async fn a_snapshot_is_the_database_and_its_hash() {
     assert_eq!(hash.blob, digest::digest(&digest::SHA256, &file).as_ref());
 
     // The chunks joined, as clients do it, are a database with the keys.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("db");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
     std::fs::write(&path, &file).unwrap();
     let clock = std::sync::Arc::new(env::OsClock::default());
     let disk = std::sync::Arc::new(env::OsDisk);

@@ -13,8 +13,8 @@ const TOKENS: &str = include_str!("../../testdata/jwt/tokens.txt");
 
 fn parse(options: &str) -> Result<Tokens, OptionsError> {
     let read = |file: &str| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/jwt");
-        std::fs::read(folder.join(file))
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/jwt");
+        std::fs::read(dir.join(file))
     };
     Tokens::parse(options, Duration::ZERO, read)
 }
@@ -267,7 +267,7 @@ rCvSnAotx4Ex37hKAQ0ynKSaPjcZ85Ns/A==
 ";
 
 #[test]
-fn a_key_file_over_the_maximum_is_refused() {
+fn a_key_file_over_the_maximum_is_rejected() {
     let long = |_: &str| -> io::Result<Vec<u8>> { Ok(vec![b'x'; auth::KEY_FILE_BYTES_MAX + 1]) };
     let error =
         Tokens::parse("jwt,sign-method=HS256,priv-key=k", Duration::ZERO, long).unwrap_err();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail, ensure};
-use backend::View;
+use backend::BackendView;
 use backend::schema::revision::RevisionKey;
 use backend::schema::{Bucket, version};
 use bolt::Snapshot;
@@ -17,7 +17,7 @@ pub(crate) fn status(file: &Snapshot) -> anyhow::Result<String> {
     let errors = file.check();
     ensure!(errors.is_empty(), "{} errors, the first: {}", errors.len(), errors[0]);
     let (hash, keys) = (hash(file)?, Keys::read(file)?);
-    let version = version::storage(&View::of_file(file.clone()))?;
+    let version = version::storage(&BackendView::of_file(file.clone()))?;
     let version = version.map_or(String::new(), |version| version.to_string());
     Ok(format!(
         r#"{{"hash":{hash},"revision":{},"totalKey":{},"totalSize":{},"version":"{version}"}}"#,

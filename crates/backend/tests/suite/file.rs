@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backend::schema::{Bucket, ignored_by_hash, meta};
-use backend::{Backend, CloseError, CommitError, OpenError, ScrubThread, Scrubber, View};
+use backend::{Backend, BackendView, CloseError, CommitError, OpenError, ScrubThread, Scrubber};
 use env::{Create, Disk as _, Open, SimClock, SimDisk};
-use testkit::waiting::{step_until, wait_until};
+use testkit::waiting::{STEPS_MAX, step_until, wait_until};
 use types::{Index, Term};
 
 use crate::{Fixture, config, line};
@@ -150,7 +150,7 @@ fn a_copy_includes_pending_writes_and_is_a_complete_file() {
     assert_eq!(line(&copy.backend.view(), B), "a=1");
     let snapshot = copy.backend.snapshot().unwrap();
     assert_eq!(snapshot.check(), []);
-    assert_eq!(line(&View::of_file(snapshot), B), "a=1");
+    assert_eq!(line(&BackendView::of_file(snapshot), B), "a=1");
 }
 
 /// A closed database with many values, and the offset of one of them in the file.
@@ -212,8 +212,8 @@ fn a_scrubber_completes_a_pass_in_turns() {
     }
     db.backend.force_commit().unwrap();
     let mut scrubber = Scrubber::new(&db.backend, 10);
-    let first = (1..).find_map(|turn| Some((turn, scrubber.turn()?)));
-    let (turns, report) = first.expect("a pass ends");
+    let first = (1..STEPS_MAX).find_map(|turn| Some((turn, scrubber.turn()?)));
+    let (turns, report) = first.expect("the first pass ends within STEPS_MAX turns");
     assert!(turns > 2, "{turns} turns of ten pages");
     assert_eq!((report.corrupt, report.learned), (vec![], 0), "all pages match their checksums");
     assert!(report.verified > 20);
@@ -222,7 +222,8 @@ fn a_scrubber_completes_a_pass_in_turns() {
         db.put(Bucket::Key, &format!("more {number}"), &"y".repeat(200));
     }
     db.backend.force_commit().unwrap();
-    let again = std::iter::from_fn(|| Some(scrubber.turn())).flatten().next().unwrap();
+    let again = (1..STEPS_MAX).find_map(|_| scrubber.turn());
+    let again = again.expect("the second pass ends within STEPS_MAX turns");
     assert!(again.verified > report.verified, "{again:?}");
 }
 

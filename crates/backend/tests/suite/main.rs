@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `behaviour` | transactions, views, turns and limits, one by one |
+//! | `behavior` | transactions, views, turns and limits, one by one |
 //! | `model` | random operations: every view equals a map at some point in time |
 //! | `reader` | a reader finds the same as individual lookups |
 //! | `threads` | concurrency |
@@ -13,7 +13,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
-mod behaviour;
+mod behavior;
 mod file;
 mod model;
 mod reader;

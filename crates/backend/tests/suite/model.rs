@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backend::schema::{Bucket, meta};
-use backend::{Read, Sequence, View};
+use backend::{BackendView, Read, Sequence};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::{Index, Term};
@@ -72,7 +72,7 @@ struct Model {
     applied: u64,
     newest: Sequence,
     in_file: (State, u64),
-    views: Vec<(View, State)>,
+    views: Vec<(BackendView, State)>,
 }
 
 impl Model {

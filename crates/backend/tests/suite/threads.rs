@@ -17,9 +17,9 @@ use crate::config;
 const TRANSACTIONS: u64 = 3_000;
 const KEYS: u64 = 4;
 
-fn open(folder: &tempfile::TempDir, config: Config) -> Backend {
+fn open(dir: &tempfile::TempDir, config: Config) -> Backend {
     let (disk, clock) = (Arc::new(OsDisk), Arc::new(OsClock::default()));
-    Backend::open(disk, clock, &folder.path().join("db"), config).unwrap()
+    Backend::open(disk, clock, &dir.path().join("db"), config).unwrap()
 }
 
 /// Every transaction sets all keys and the applied index to its number.
@@ -56,9 +56,9 @@ fn read(backend: &Backend, stop: &AtomicBool, reads: &AtomicU64) {
 
 #[test]
 fn readers_see_complete_transactions_while_a_thread_commits() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let config = Config { batch_ops: 100, pending_bytes_max: 100_000, ..config() };
-    let backend = open(&folder, config.clone());
+    let backend = open(&dir, config.clone());
     let thread = CommitThread::spawn(&backend).unwrap();
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -73,15 +73,15 @@ fn readers_see_complete_transactions_while_a_thread_commits() {
     thread.stop().unwrap();
     assert_eq!(backend.durable().0, TRANSACTIONS, "stopping commits the rest");
     drop(backend);
-    let backend = open(&folder, config);
+    let backend = open(&dir, config);
     assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(TRANSACTIONS), Term(1)));
     assert_eq!(backend.snapshot().unwrap().check(), []);
 }
 
 #[test]
 fn the_thread_commits_after_the_interval() {
-    let folder = tempfile::tempdir().unwrap();
-    let backend = open(&folder, Config { batch_interval: Duration::from_millis(1), ..config() });
+    let dir = tempfile::tempdir().unwrap();
+    let backend = open(&dir, Config { batch_interval: Duration::from_millis(1), ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
     for round in 1..=3 {
         let sequence = backend.create_buckets(&[Bucket::Key]).unwrap();
@@ -93,9 +93,9 @@ fn the_thread_commits_after_the_interval() {
 
 #[test]
 fn a_full_batch_wakes_the_thread() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let never = Duration::from_secs(1_000_000);
-    let backend = open(&folder, Config { batch_interval: never, batch_ops: 10, ..config() });
+    let backend = open(&dir, Config { batch_interval: never, batch_ops: 10, ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
     for round in 1..=3 {
         let mut tx = backend.begin();
@@ -111,8 +111,8 @@ fn a_full_batch_wakes_the_thread() {
 
 #[test]
 fn defragmentation_runs_concurrently_with_reads_and_writes() {
-    let folder = tempfile::tempdir().unwrap();
-    let backend = open(&folder, Config { batch_ops: 100, ..config() });
+    let dir = tempfile::tempdir().unwrap();
+    let backend = open(&dir, Config { batch_ops: 100, ..config() });
     let thread = CommitThread::spawn(&backend).unwrap();
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn defragmentation_runs_concurrently_with_reads_and_writes() {
     });
     thread.stop().unwrap();
     drop(backend);
-    let backend = open(&folder, config());
+    let backend = open(&dir, config());
     assert_eq!(meta::applied(&backend.view()).unwrap(), (Index(TRANSACTIONS), Term(1)));
     assert_eq!(backend.view().all(Bucket::Key).unwrap().count() as u64, TRANSACTIONS);
     assert_eq!(backend.snapshot().unwrap().check(), []);
@@ -204,8 +204,8 @@ fn the_callback_reports_a_panic_of_the_thread() {
 
 #[test]
 fn the_callback_does_not_run_after_a_stop() {
-    let folder = tempfile::tempdir().unwrap();
-    let backend = open(&folder, config());
+    let dir = tempfile::tempdir().unwrap();
+    let backend = open(&dir, config());
     let (sender, receiver) = mpsc::channel::<()>();
     let thread =
         CommitThread::spawn_with_callback(&backend, move |_| sender.send(()).unwrap()).unwrap();

@@ -84,8 +84,8 @@ impl CopyTarget {
             });
         }
         let mut batches = BatchedCopy { copy: self, copying, tx: None, bytes: 0, changes: 0 };
-        let before = before.map(Snapshot::root);
-        diff(before.as_ref(), &after.root(), &mut Vec::new(), &mut batches)?;
+        let before = before.map(Snapshot::committed_root);
+        diff(before.as_ref(), &after.committed_root(), &mut Vec::new(), &mut batches)?;
         batches.commit()?;
         Ok(batches.changes)
     }
@@ -166,7 +166,7 @@ impl BatchedCopy<'_> {
     }
 
     /// Commits a full batch. The first copy also syncs each batch: otherwise the sync of a database
-    /// transaction would queue behind all of the copy. Catching up does not, because it must be
+    /// transaction would wait for all of the copy. Catching up does not, because it must be
     /// faster than the writer.
     fn commit_full_batch(&mut self) -> Result<(), DefragError> {
         self.commit()?;

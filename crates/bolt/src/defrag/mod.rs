@@ -141,7 +141,7 @@ impl Db {
     }
 
     /// Announces that another file is about to replace the one at this path. From now on, no
-    /// defragmentation of this database replaces it: a running one is cancelled. Readers and the
+    /// defragmentation of this database replaces it: a running one is canceled. Readers and the
     /// writer of this file may continue.
     pub fn mark_replaced(&self) {
         // A database that refuses writes cannot be defragmented.
@@ -225,8 +225,8 @@ impl Defrag<'_> {
         let started = clock.monotonic();
         let now = self.db.snapshot();
         match diff(
-            Some(&copied_to.root()),
-            &now.root(),
+            Some(&copied_to.committed_root()),
+            &now.committed_root(),
             &mut Vec::new(),
             &mut ChangeCounter::default(),
         ) {

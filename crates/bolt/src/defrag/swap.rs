@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use env::{File, parent};
 use failpoint::failpoint;
 
-use crate::db::{Db, Writer};
+use crate::db::{Db, WriterState};
 use crate::defrag::DefragError;
 use crate::defrag::copy::CopyTarget;
 use crate::state::CommittedState;
@@ -20,7 +20,7 @@ impl Db {
     /// Renames the copy to the database path and switches readers and the writer to it.
     pub(super) fn swap(
         &self,
-        writer: &mut Writer,
+        writer: &mut WriterState,
         copy: &CopyTarget,
         new: CommittedState,
         swapped: &mut bool,
@@ -53,7 +53,7 @@ impl Db {
     }
 
     /// Refuses all further writes: commits to either file could be lost in a power cut.
-    fn rename_not_durable(&self, writer: &mut Writer, error: io::Error) -> DefragError {
+    fn rename_not_durable(&self, writer: &mut WriterState, error: io::Error) -> DefragError {
         let copy = io::Error::new(error.kind(), error.to_string());
         writer.poison(&self.commit_error("defragment", copy));
         DefragError::RenameNotDurable { path: self.path.to_path_buf(), error }
@@ -69,7 +69,7 @@ pub(crate) struct ReplacedFile {
     readers: Vec<Weak<CommittedState>>,
 }
 
-impl Writer {
+impl WriterState {
     fn keep_replaced(&mut self, file: ReplacedFile) {
         self.replaced_files.push(file);
         if self.replaced_files.len() > REPLACED_MAX {

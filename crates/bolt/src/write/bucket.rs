@@ -7,7 +7,7 @@ use crate::freelist::Run;
 use crate::node::{Child, KeyRef, LeafEntry, Node};
 use crate::page::Page;
 use crate::state::DEPTH_MAX;
-use crate::tree::{Subtree, View};
+use crate::tree::{CommittedSubtree, SubtreeContent};
 use crate::write::{FILL_PERCENT_MAX, FILL_PERCENT_MIN, OpenBucket, TxWork, edit};
 
 /// Maximum key size, in bytes.
@@ -165,11 +165,10 @@ impl<'t> BucketMut<'t> {
         if !found.is_bucket {
             return Err(Error::IncompatibleValue);
         }
-        let inner = self.read().inner(found)?;
-        let root = match inner.tree.root {
-            Subtree::Page(id) => Child::Page(id),
-            Subtree::Inline(page) => Child::Node(Box::new(self.copy_inline(&page)?)),
-            Subtree::Node(_) => unreachable!("a stored element refers to a page"),
+        let inner = self.read().committed_inner(found)?;
+        let root = match inner.root {
+            CommittedSubtree::Page(id) => Child::Page(id),
+            CommittedSubtree::Inline(page) => Child::Node(Box::new(self.copy_inline(&page)?)),
         };
         Ok(OpenBucket::new(root, inner.sequence))
     }
@@ -231,10 +230,10 @@ fn pages_of(bucket: &Bucket<'_>, pages: &mut Vec<Run>, nesting: usize) -> Result
     Ok(())
 }
 
-fn run_of(view: &View<'_>, page_size: usize) -> Option<Run> {
+fn run_of(view: &SubtreeContent<'_>, page_size: usize) -> Option<Run> {
     match view {
-        View::Page(page) if page.id == 0 => None,
-        View::Page(page) => Some((page.id, (page.bytes().len() / page_size) as u64)),
-        View::Node(node, _) => node.source,
+        SubtreeContent::Page(page) if page.id == 0 => None,
+        SubtreeContent::Page(page) => Some((page.id, (page.bytes().len() / page_size) as u64)),
+        SubtreeContent::Node(node, _) => node.source,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bucket::BucketHeader;
-use crate::db::Writer;
+use crate::db::WriterState;
 use crate::error::{CommitError, CorruptPage, Error};
 use crate::freelist::Run;
 use crate::meta::{Meta, NO_FREELIST};
@@ -193,7 +193,7 @@ fn write_tree(work: &mut TxWork, bucket: &mut OpenBucket, output: &mut PageOutpu
     page
 }
 
-impl Writer {
+impl WriterState {
     /// Writes the pages, syncs, writes the meta page, and syncs again.
     fn write(
         &mut self,

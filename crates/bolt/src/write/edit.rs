@@ -95,7 +95,7 @@ fn open_at<'n>(
     depth: usize,
 ) -> Result<&'n mut Node, CorruptPage> {
     if depth >= DEPTH_MAX {
-        return Err(work.state.corrupt(0, format!("more than {DEPTH_MAX} levels deep")));
+        return Err(work.state.too_deep(0));
     }
     work.open(child)
 }

@@ -25,7 +25,7 @@ pub use bucket::{BucketMut, KEY_MAX, NESTING_MAX, VALUE_MAX};
 pub use commit::CommitPhases;
 
 use crate::bucket::Bucket;
-use crate::db::{Db, Writer};
+use crate::db::{Db, WriterState};
 use crate::error::{CorruptPage, Error};
 use crate::freelist::Run;
 use crate::node::{Arena, Child, Elements, Node, NodeBytes};
@@ -43,7 +43,7 @@ const FILL_PERCENT_MAX: f64 = 1.0;
 #[derive(Debug)]
 pub struct WriteTx<'db> {
     db: &'db Db,
-    writer: MutexGuard<'db, Writer>,
+    writer: MutexGuard<'db, WriterState>,
     work: TxWork,
     root: OpenBucket,
 }
@@ -51,7 +51,7 @@ pub struct WriteTx<'db> {
 impl<'db> WriteTx<'db> {
     pub(crate) fn new(
         db: &'db Db,
-        mut writer: MutexGuard<'db, Writer>,
+        mut writer: MutexGuard<'db, WriterState>,
         state: Arc<CommittedState>,
     ) -> WriteTx<'db> {
         let root = OpenBucket::new(Child::Page(state.meta.root), state.meta.sequence);

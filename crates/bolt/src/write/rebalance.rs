@@ -1,10 +1,11 @@
 //! Rebalancing: merges nodes that became too small.
 //!
 //! A node that lost elements and is now smaller than a quarter of a page, or has too few elements,
-//! is merged with its neighbour; an empty one is removed. Branches follow, from the leaves upward,
+//! is merged with its neighbor; an empty one is removed. Branches follow, from the leaves upward,
 //! and a root with a single child is replaced by that child.
 
 use crate::error::CorruptPage;
+use crate::freelist::Run;
 use crate::node::{BranchEntry, Child, Elements, Node};
 use crate::write::TxWork;
 
@@ -37,29 +38,33 @@ fn rebalance_below(work: &mut TxWork, node: &mut Node) -> Result<(), CorruptPage
     }
     let mut index = 0;
     while index < branches.len() {
-        let size = size_of_child(&branches[index].child, work.state.meta.page_size);
-        if size == NodeSize::Empty {
-            work.freed.extend(source_of(&branches.remove(index).child));
-            node.shrunk = true;
-        } else if size == NodeSize::Small && branches.len() > 1 {
-            let right = index.max(1);
-            merge(work, branches, right)?;
-            node.shrunk = true;
-            // The merged node takes the position of the left one and is done; the next one is now
-            // at the position of the right one.
-            index = right;
-        } else {
-            index += 1;
+        match size_of_child(&branches[index].child, work.state.meta.page_size) {
+            NodeSize::Empty { source } => {
+                work.freed.extend(source);
+                branches.remove(index);
+                node.shrunk = true;
+            }
+            NodeSize::Small if branches.len() > 1 => {
+                let right = index.max(1);
+                merge(work, branches, right)?;
+                node.shrunk = true;
+                // The merged node takes the position of the left one and is done; the next one is
+                // now at the position of the right one.
+                index = right;
+            }
+            NodeSize::Small | NodeSize::Enough => index += 1,
         }
     }
     Ok(())
 }
 
-#[derive(PartialEq, Eq)]
 enum NodeSize {
     Enough,
     Small,
-    Empty,
+    /// A node without elements, and the pages that it was read from.
+    Empty {
+        source: Option<Run>,
+    },
 }
 
 fn size_of_child(child: &Child, page_size: usize) -> NodeSize {
@@ -71,34 +76,26 @@ fn size_of_child(child: &Child, page_size: usize) -> NodeSize {
     if !node.shrunk || (node.len() > few && node.size() > page_size / SMALL) {
         NodeSize::Enough
     } else if node.len() == 0 {
-        NodeSize::Empty
+        NodeSize::Empty { source: node.source }
     } else {
         NodeSize::Small
     }
 }
 
-fn source_of(child: &Child) -> Option<crate::freelist::Run> {
-    match child {
-        Child::Node(node) => node.source,
-        Child::Page(_) => unreachable!("only nodes can be empty"),
-    }
-}
-
-/// Appends the elements of a node to its left neighbour.
+/// Appends the elements of a node to its left neighbor.
 fn merge(
     work: &mut TxWork,
     branches: &mut Vec<BranchEntry>,
     right: usize,
 ) -> Result<(), CorruptPage> {
-    work.open(&mut branches[right].child)?;
-    work.open(&mut branches[right - 1].child)?;
-    let Child::Node(from) = branches.remove(right).child else { unreachable!("just opened") };
-    let Child::Node(into) = &mut branches[right - 1].child else { unreachable!("just opened") };
-    work.freed.extend(from.source);
-    match (&mut into.elements, from.elements) {
-        (Elements::Leaf(into), Elements::Leaf(mut from)) => into.append(&mut from),
-        (Elements::Branch(into), Elements::Branch(mut from)) => into.append(&mut from),
+    let mut from = branches.remove(right).child;
+    let from = work.open(&mut from)?;
+    let into = work.open(&mut branches[right - 1].child)?;
+    match (&mut into.elements, &mut from.elements) {
+        (Elements::Leaf(into), Elements::Leaf(from)) => into.append(from),
+        (Elements::Branch(into), Elements::Branch(from)) => into.append(from),
         _ => return Err(work.state.corrupt(0, "branch and leaf at the same level")),
     }
+    work.freed.extend(from.source);
     Ok(())
 }

@@ -430,8 +430,8 @@ fn overlapping_inline_buckets_are_not_followed() {
 /// A key and a value whose total size exceeds `u32`.
 #[test]
 fn an_oversized_pair_is_refused_by_the_writer() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
     let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
     drop(Db::open(Arc::clone(&disk), &clock, &path, options()).unwrap());
     let mut image = Image::new(std::fs::read(&path).unwrap());

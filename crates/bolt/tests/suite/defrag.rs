@@ -48,7 +48,7 @@ fn txids_continue_and_old_snapshots_stay_readable() {
 }
 
 #[test]
-fn a_cancelled_defragmentation_leaves_no_file() {
+fn a_canceled_defragmentation_leaves_no_file() {
     let (disk, db, model) = grown(4, &options());
     let mut defrag = db.begin_defragment().unwrap();
     assert!(defrag.turn(&SimClock::default()).unwrap().is_none());
@@ -208,9 +208,9 @@ fn a_defragmentation_that_cannot_catch_up_fails() {
 
 #[test]
 fn the_space_of_the_old_file_is_reclaimed() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (disk, clock) = (Arc::new(OsDisk), OsClock::default());
-    let db = Db::open(disk, &clock, &folder.path().join("db"), options()).unwrap();
+    let db = Db::open(disk, &clock, &dir.path().join("db"), options()).unwrap();
     let mut tx = db.write().unwrap();
     let mut bucket = tx.create_bucket_if_missing(b"key").unwrap();
     (0..1000_u64).for_each(|key| bucket.put(&key.to_be_bytes(), &[7; 1000]).unwrap());
@@ -220,9 +220,9 @@ fn the_space_of_the_old_file_is_reclaimed() {
     let inode = |file: std::fs::Metadata| (file.len(), file.nlink());
     let nameless = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
-        let folder = folder.path().to_str().unwrap().to_owned();
+        let dir = dir.path().to_str().unwrap().to_owned();
         let ours = move |path: &std::path::Path| {
-            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&folder))
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(&dir))
         };
         open.map(|fd| fd.unwrap().path())
             .filter(|path| ours(path))

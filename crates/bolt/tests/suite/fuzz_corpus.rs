@@ -6,10 +6,9 @@ use crate::exercise::exercise;
 
 #[test]
 fn the_corpus_causes_no_panic() {
-    let folder: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/bolt_file"].iter().collect();
+    let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/bolt_file"].iter().collect();
     let mut inputs: Vec<PathBuf> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     inputs.sort();
     assert!(inputs.len() > 20, "{} inputs", inputs.len());
     for input in inputs {

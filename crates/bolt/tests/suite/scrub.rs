@@ -209,11 +209,11 @@ fn a_page_that_cannot_be_read_is_reported() {
 /// The checksum file is optional, so it must never prevent a start.
 #[test]
 fn an_oversized_checksum_file_is_not_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("db");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
     let (disk, clock): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), OsClock::default());
     drop(Db::open(Arc::clone(&disk), &clock, &path, checked()).unwrap());
-    let sums = disk.open(&folder.path().join("db.sums"), Open::create(Create::IfMissing)).unwrap();
+    let sums = disk.open(&dir.path().join("db.sums"), Open::create(Create::IfMissing)).unwrap();
     // Larger than the memory, but sparse.
     sums.set_len(15 << 40).unwrap();
     let db = Db::open(disk, &clock, &path, checked()).unwrap();

@@ -157,9 +157,9 @@ fn a_bucket_is_inline_up_to_a_quarter_page_and_without_nested_buckets() {
 /// would be seen.
 #[test]
 fn held_states_are_unchanged_on_a_real_disk() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (disk, clock) = (Arc::new(OsDisk), OsClock::default());
-    let db = Db::open(disk, &clock, &folder.path().join("db"), options()).unwrap();
+    let db = Db::open(disk, &clock, &dir.path().join("db"), options()).unwrap();
     fill(&db);
     let mut random = SeededRandom::new(1);
     let mut held = Vec::new();

@@ -11,13 +11,14 @@
 //! ```
 //!
 //! A key is the name of a flag, ignoring case; [`keys`] has the exceptions. The file replaces
-//! command line and environment. A value of the wrong type is refused with the text of Go's JSON
+//! command line and environment. A value of the wrong type is rejected with the text of Go's JSON
 //! decoder, which reports the first error in the order of keys. An unknown key is logged and
 //! otherwise ignored.
 
 mod decode;
 mod keys;
 mod scalar;
+mod tag;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -38,18 +39,18 @@ use gocompat::os_error_text;
 /// The maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// A refused configuration file.
+/// A rejected configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// Reported like any refused configuration.
-    Refused(ConfigError),
+    /// Reported like any rejected configuration.
+    Rejected(ConfigError),
     /// Printed on standard error only, as in etcd.
     Printed(String),
 }
 
 impl From<ConfigError> for FileError {
-    fn from(refusal: ConfigError) -> Self {
-        Self::Refused(refusal)
+    fn from(rejection: ConfigError) -> Self {
+        Self::Rejected(rejection)
     }
 }
 
@@ -70,14 +71,14 @@ pub(crate) fn read(path: &str, notices: &mut Vec<Notice>) -> Result<Flags, FileE
 
 /// Reads the file, up to [`FILE_BYTES_MAX`].
 fn load(path: &str) -> Result<Vec<u8>, ConfigError> {
-    let refuse = |doing: &str, error: &io::Error| {
+    let reject = |doing: &str, error: &io::Error| {
         ConfigError::File(format!("{doing} {path}: {}", os_error_text(error)))
     };
-    let file = File::open(path).map_err(|error| refuse("open", &error))?;
+    let file = File::open(path).map_err(|error| reject("open", &error))?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| refuse("read", &error))?;
+        .map_err(|error| reject("read", &error))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(ConfigError::File(format!("read {path}: larger than {FILE_BYTES_MAX} bytes")));
     }

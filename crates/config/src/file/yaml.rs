@@ -7,16 +7,17 @@
 //! ```
 //!
 //! Keys become texts, and the last of equal keys counts. A number of more than 64 bits becomes a
-//! float as in Go; an infinite one is refused. Scalars follow YAML 1.1 ([`scalar`](super::scalar)).
-//! Bounds: size in bytes, the number of brackets (the parser is quadratic in it), and, in the
-//! parser, depth and the expansion of aliases.
+//! float as in Go; an infinite one is rejected. Scalars follow YAML 1.1
+//! ([`scalar`](super::scalar)). Bounds: size in bytes, the number of brackets (the parser is
+//! quadratic in it), and, in the parser, depth and the expansion of aliases.
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::scalar::Source;
+use super::tag::{RenamedBinary, tagged_text};
 
 /// The maximum number of opening brackets in a file.
 const BRACKETS_MAX: usize = 4096;
@@ -27,15 +28,28 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     if brackets > BRACKETS_MAX {
         return Err(format!("yaml: more than {BRACKETS_MAX} opening brackets"));
     }
+    let Some(renamed) = RenamedBinary::new(bytes) else { return parse_document(bytes, None) };
+    let mut value = parse_document(&renamed.bytes, Some(&renamed.tag))?;
+    renamed.restore(&mut value);
+    Ok(value)
+}
+
+/// Parses the first document. `binary` is the tag that stands for `!!binary`.
+fn parse_document(bytes: &[u8], binary: Option<&str>) -> Result<Value, String> {
     let Some(document) = serde_norway::Deserializer::from_slice(bytes).next() else {
         return Ok(Value::Null);
     };
-    Json(Source(bytes)).deserialize(document).map_err(|error| format!("yaml: {error}"))
+    Json { source: Source(bytes), binary }
+        .deserialize(document)
+        .map_err(|error| format!("yaml: {error}"))
 }
 
 /// Deserializes a value.
 #[derive(Clone, Copy)]
-struct Json<'de>(Source<'de>);
+struct Json<'de> {
+    source: Source<'de>,
+    binary: Option<&'de str>,
+}
 
 impl<'de> DeserializeSeed<'de> for Json<'de> {
     type Value = Value;
@@ -81,8 +95,8 @@ impl<'de> Visitor<'de> for Json<'de> {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        let refuse = || E::custom(format_args!("unsupported value: {number}"));
-        Number::from_f64(number).map(Value::Number).ok_or_else(refuse)
+        let reject = || E::custom(format_args!("unsupported value: {number}"));
+        Number::from_f64(number).map(Value::Number).ok_or_else(reject)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
@@ -90,7 +104,11 @@ impl<'de> Visitor<'de> for Json<'de> {
     }
 
     fn visit_borrowed_str<E: Error>(self, scalar: &'de str) -> Result<Value, E> {
-        Ok(self.0.value(scalar))
+        Ok(self.source.value(scalar))
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
+        tagged_text(tagged, self.binary).map(Value::from)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
@@ -103,7 +121,7 @@ impl<'de> Visitor<'de> for Json<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(key) = pairs.next_key_seed(KeyOf(self.0))? {
+        while let Some(key) = pairs.next_key_seed(KeyOf(self))? {
             let value = pairs.next_value_seed(self)?;
             match key {
                 Key::Text(text) => drop(map.insert(text, value)),
@@ -141,7 +159,7 @@ enum Key {
 }
 
 /// Deserializes a key, and converts it to a text.
-struct KeyOf<'de>(Source<'de>);
+struct KeyOf<'de>(Json<'de>);
 
 impl<'de> DeserializeSeed<'de> for KeyOf<'de> {
     type Value = Key;
@@ -178,11 +196,15 @@ impl<'de> Visitor<'de> for KeyOf<'de> {
         Ok(Key::Text(text.to_owned()))
     }
 
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Key, A::Error> {
+        tagged_text(tagged, self.0.binary).map(Key::Text)
+    }
+
     fn visit_borrowed_str<E: Error>(self, scalar: &'de str) -> Result<Key, E> {
-        if self.0.is_merge(scalar) {
+        if self.0.source.is_merge(scalar) {
             return Ok(Key::Merge);
         }
-        Ok(Key::Text(match self.0.value(scalar) {
+        Ok(Key::Text(match self.0.source.value(scalar) {
             Value::String(text) => text,
             other => other.to_string(),
         }))
@@ -249,15 +271,41 @@ mod tests {
         }
     }
 
+    /// The expected values are those of etcd 3.7.
     #[test]
-    fn keys_without_a_json_form_are_refused() {
+    fn tagged_scalars_are_texts_and_binary_ones_are_decoded() {
+        let cases = [
+            ("a: !!binary aGk=\n", json!({"a": "hi"})),
+            ("a: [!!binary 'aGk=', !!binary \"aGk=\"]\n", json!({"a": ["hi", "hi"]})),
+            ("a: !!binary |\n  aG\n  k=\n", json!({"a": "hi"})),
+            ("a: &x !!binary aGl=\nb: *x\n", json!({"a": "hi", "b": "hi"})),
+            ("!!binary aGk=: x\n", json!({"hi": "x"})),
+            ("a: !!binary /w==\n", json!({"a": "\u{fffd}"})),
+            ("a: '!!binary aGk='  # !!binary\n", json!({"a": "!!binary aGk="})),
+            (
+                "a: !!binary aGk=\n'!!binary': '!b000000'\n",
+                json!({"a": "hi", "!!binary": "!b000000"}),
+            ),
+            ("a: !x on\nb: !x 5\nc: ! on\n", json!({"a": "on", "b": "5", "c": "on"})),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text.as_bytes()), Ok(expected), "{text:?}");
+        }
+        for text in ["a: !!binary on\n", "a: !!binary 'aGk'\n"] {
+            let error = parse(text.as_bytes()).expect_err(text);
+            assert!(error.contains("!!binary value contains invalid base64 data"), "{error}");
+        }
+    }
+
+    #[test]
+    fn keys_without_a_json_form_are_rejected() {
         for text in ["~: x\n", "[a]: x\n", "? {a: b}\n: x\n"] {
             assert!(parse(text.as_bytes()).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn infinite_numbers_are_refused() {
+    fn infinite_numbers_are_rejected() {
         assert_eq!(
             parse(b"a: .inf"),
             Err("yaml: a: unsupported value: inf at line 1 column 4".to_owned())
@@ -265,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn alias_bombs_and_deep_nesting_are_refused() {
+    fn alias_bombs_and_deep_nesting_are_rejected() {
         let bomb = "a: &a [x,x,x,x,x,x,x,x]\n".to_owned()
             + &("bcdefgh".chars().zip("abcdefg".chars()))
                 .map(|(name, last)| {
@@ -287,7 +335,7 @@ mod tests {
 
     #[test]
     fn syntax_errors_have_a_position() {
-        let error = parse(b"a: b: c").expect_err("refused");
+        let error = parse(b"a: b: c").expect_err("rejected");
         assert_eq!(
             error,
             "yaml: mapping values are not allowed in this context at line 1 column 5"

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     --name m1   -name=m1   --pre-vote   --pre-vote=false    one dash or two; space or `=`
-//!     --          ends the flags; arguments that are not flags are refused
+//!     --          ends the flags; arguments that are not flags are rejected
 //! ```
 //!
 //! The last value of a repeated flag counts; lists of URLs and gates have their own rules. A

@@ -6,8 +6,8 @@
 //!     ETCD_NAME=m1 with --name m2                    a conflict: the process ends
 //! ```
 //!
-//! With a configuration file, only `ETCD_CONFIG_FILE` is read. A value that is not UTF-8 is refused
-//! if a flag needs it, and printed lossily in log lines.
+//! With a configuration file, only `ETCD_CONFIG_FILE` is read. A value that is not UTF-8 is
+//! rejected if a flag needs it, and printed lossily in log lines.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -67,8 +67,8 @@ impl Environment {
                 self.get(&variable).filter(|value| !value.is_empty() && !typed.contains(&variable));
             let Some(value) = value else { continue };
             // Compat: as in etcd, the last of several errors is reported.
-            if let Err(refusal) = take(flags, &flag, &variable, value, notices) {
-                outcome = Err(refusal);
+            if let Err(rejection) = take(flags, &flag, &variable, value, notices) {
+                outcome = Err(rejection);
             }
             used.insert(variable);
         }
@@ -76,7 +76,7 @@ impl Environment {
         outcome
     }
 
-    /// Notes unknown variables with the prefix, and refuses a variable whose flag was given.
+    /// Notes unknown variables with the prefix, and rejects a variable whose flag was given.
     fn verify(
         &self,
         typed: &BTreeSet<String>,

@@ -181,7 +181,7 @@ flags! {
         "snapshot-count" snapshot_count: Uint64 = "10000",
             "Applied entries between two snapshots on disk (0 is the default).";
         "snapshot-catchup-entries" snapshot_catchup_entries: Uint64 = "5000",
-            "Entries kept behind a snapshot for slow followers (0 is the default).";
+            "Entries kept before a snapshot for slow followers (0 is the default).";
         "heartbeat-interval" heartbeat_interval: Uint = "100",
             "Heartbeat interval in milliseconds; one tick of Raft.";
         "election-timeout" election_timeout: Uint = "1000",

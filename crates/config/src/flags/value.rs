@@ -60,11 +60,11 @@ pub(crate) fn unique_words(text: &str) -> Vec<String> {
 }
 
 fn parse_uint32(text: &str) -> Result<u32, String> {
-    let refuse = |error: NumberError| {
+    let reject = |error: NumberError| {
         format!("strconv.ParseUint: parsing {}: {}", quote(text), error.strconv_text())
     };
-    let value = parse_uint(text, 32).map_err(refuse)?;
-    u32::try_from(value).map_err(|_| refuse(NumberError::Range))
+    let value = parse_uint(text, 32).map_err(reject)?;
+    u32::try_from(value).map_err(|_| reject(NumberError::Range))
 }
 
 fn choose(text: &str, choices: &[&str]) -> Result<String, String> {

@@ -146,7 +146,7 @@ mod tests {
     fn logs(set: impl FnOnce(&mut Flags)) -> Result<LogConfig, String> {
         let mut flags = Flags::new();
         set(&mut flags);
-        log_config(&flags).map_err(|refusal| refusal.to_string())
+        log_config(&flags).map_err(|rejection| rejection.to_string())
     }
 
     fn outputs(texts: &[&str]) -> Vec<String> {
@@ -184,6 +184,8 @@ mod tests {
             compress: false,
         };
         assert_eq!(rotation, Ok(expected));
+        let compressed = parse_rotation(r#"{"maxbackups": 3, "compress": true}"#).unwrap();
+        assert_eq!((compressed.backups_max, compressed.compress), (3, true));
         assert_eq!(parse_rotation("{}").map(|rotation| rotation.size_mb_max), Ok(100));
     }
 

@@ -32,8 +32,8 @@ use crate::notice::{
     BCRYPT_COST, BCRYPT_COSTS, Notice, QUOTA_BYTES_RECOMMENDED, REQUEST_BYTES_RECOMMENDED,
 };
 use crate::resolved::{
-    Advertise, Auth, AutoCompaction, Backend, Checks, Client, Cluster, ClusterState, Compaction,
-    Config, Keepalive, Limits, Listen, Monitoring, Peer, ProfilesBy, Raft, Tracing,
+    Advertise, Auth, AutoCompaction, Backend, Checks, Client, ClusterConfig, ClusterState,
+    Compaction, Config, Keepalive, Limits, Listen, Monitoring, Peer, ProfilesBy, Raft, Tracing,
 };
 use crate::url::{self, ListenUrl, Url};
 
@@ -184,9 +184,9 @@ fn listen_urls(urls: &[Url]) -> Result<Vec<ListenUrl>, ConfigError> {
     urls.iter().map(|url| Ok(ListenUrl::new(url.clone())?)).collect()
 }
 
-fn cluster(flags: &Flags) -> Result<Cluster, ConfigError> {
+fn cluster(flags: &Flags) -> Result<ClusterConfig, ConfigError> {
     let new = flags.initial_cluster_state == ClusterState::New.as_str();
-    Ok(Cluster {
+    Ok(ClusterConfig {
         state: if new { ClusterState::New } else { ClusterState::Existing },
         token: flags.initial_cluster_token.clone(),
         initial: flags.initial_cluster.clone(),
@@ -221,8 +221,8 @@ fn raft(flags: &Flags, notices: &mut Vec<Notice>) -> Raft {
 
 fn peer(flags: &Flags, notices: &mut Vec<Notice>) -> Result<Peer, ConfigError> {
     let timeout = |flag, value: GoDuration| {
-        let refuse = || ConfigError::NotPositive { flag, value: value.to_string() };
-        positive(value).ok_or_else(refuse)
+        let reject = || ConfigError::NotPositive { flag, value: value.to_string() };
+        positive(value).ok_or_else(reject)
     };
     Ok(Peer {
         tls: tls::peer(flags, notices)?,
@@ -403,7 +403,7 @@ fn positive(value: GoDuration) -> Option<Duration> {
     Some(value.non_negative()).filter(|value| !value.is_zero())
 }
 
-/// Returns `None` for zero, which stands for a default. Refuses negative values, with which etcd
+/// Returns `None` for zero, which stands for a default. Rejects negative values, with which etcd
 /// would run a loop without a pause.
 fn time(flag: &'static str, value: GoDuration) -> Result<Option<Duration>, ConfigError> {
     if value < GoDuration::default() {
@@ -412,8 +412,8 @@ fn time(flag: &'static str, value: GoDuration) -> Result<Option<Duration>, Confi
     Ok(positive(value))
 }
 
-/// Returns `None` for zero, which stands for a default. Refuses negative numbers.
+/// Returns `None` for zero, which stands for a default. Rejects negative numbers.
 fn number(flag: &'static str, value: i64) -> Result<Option<u64>, ConfigError> {
-    let refuse = |_| ConfigError::Negative { flag, value: value.to_string() };
-    u64::try_from(value).map(unless_zero).map_err(refuse)
+    let reject = |_| ConfigError::Negative { flag, value: value.to_string() };
+    u64::try_from(value).map(unless_zero).map_err(reject)
 }

@@ -52,11 +52,11 @@ fn start<F: Verb>(args: &[String]) -> Result<F, Exit> {
         Some(args) => match pflag::read::<F>(&args) {
             Ok(pflag::Read::Flags(flags)) => Ok(flags),
             Ok(pflag::Read::Help) => Err(printed(usage::verb_help::<F>())),
-            Err(text) => Err(refused(&text, &usage::verb::<F>())),
+            Err(text) => Err(rejected(&text, &usage::verb::<F>())),
         },
         None => match pflag::read_help(args) {
             Ok(()) => Err(printed(usage::group_help::<F>())),
-            Err(text) => Err(refused(&text, &usage::group::<F>())),
+            Err(text) => Err(rejected(&text, &usage::group::<F>())),
         },
     }
 }
@@ -66,7 +66,7 @@ fn printed(stdout: String) -> Exit {
 }
 
 /// Compat: as in etcd, cobra prints the error before the usage, and the program after it.
-fn refused(text: &str, usage: &str) -> Exit {
+fn rejected(text: &str, usage: &str) -> Exit {
     let stderr = format!("Error: {text}\n{usage}\n{text}");
     Exit::Printed { stdout: String::new(), stderr, code: 1 }
 }

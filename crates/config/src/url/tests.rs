@@ -38,7 +38,7 @@ fn an_initial_cluster_detects_duplicate_urls() {
 }
 
 #[test]
-fn an_initial_cluster_with_a_bad_url_is_refused() {
+fn an_initial_cluster_with_a_bad_url_is_rejected() {
     let error = UrlsMap::parse("a").expect_err("no url").to_string();
     assert_eq!(error, "URL scheme must be http, https, unix, or unixs: ");
 }

@@ -64,17 +64,17 @@ fn the_last_of_several_bad_values_is_reported() {
 }
 
 #[test]
-fn a_value_that_is_not_utf8_is_refused_if_a_flag_needs_it() {
+fn a_value_that_is_not_utf8_is_rejected_if_a_flag_needs_it() {
     let with = |name: &str, args: &[&str]| {
         let args = ["bowline"].iter().chain(args).map(OsString::from);
         parse(args, [(name.into(), OsString::from_vec(b"/d/\xff".to_vec()))], &HOST_INFO)
     };
     for name in ["ETCD_DATA_DIR", "ETCD_CONFIG_FILE"] {
-        let refused = outcome_of(&with(name, &[]).expect_err("refused"));
+        let rejected = outcome_of(&with(name, &[]).expect_err("rejected"));
         let text = format!(r#"invalid value "/d/\xff" for {name}: not UTF-8"#);
-        assert_eq!(refused, (1, text));
+        assert_eq!(rejected, (1, text));
     }
-    let shadowed = outcome_of(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("refused"));
+    let shadowed = outcome_of(&with("ETCD_DATA_DIR", &["--data-dir=d"]).expect_err("rejected"));
     assert_eq!(shadowed, (1, "shadowed: ETCD_DATA_DIR".to_owned()));
     let unknown = Notice::UnknownVariable { variable: "ETCD_BOGUS=/d/\u{fffd}".to_owned() };
     assert_eq!(with("ETCD_BOGUS", &[]).expect("valid flags").notices[0], unknown);
@@ -108,8 +108,8 @@ fn variables_of_old_flags_are_ignored() {
 #[test]
 fn an_unsupported_architecture_must_be_allowed() {
     let host_info = HostInfo { arch: "riscv64", ..HOST_INFO };
-    let refused = run_on(&host_info, &["--version"], &[]).expect_err("refused");
-    let Exit::Logged { notices, .. } = &refused else { panic!("{refused:?}") };
+    let rejected = run_on(&host_info, &["--version"], &[]).expect_err("rejected");
+    let Exit::Logged { notices, .. } = &rejected else { panic!("{rejected:?}") };
     assert_eq!(notices[..], [Notice::ArchRefused { arch: "riscv64".to_owned() }]);
     let parsed = run_on(&host_info, &[], &["ETCD_UNSUPPORTED_ARCH=riscv64"])
         .expect("the variable permits the architecture");

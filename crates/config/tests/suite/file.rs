@@ -27,7 +27,7 @@ fn config(text: &str) -> Config {
     parsed(text).config
 }
 
-fn refused(text: &str) -> (u8, String) {
+fn rejected(text: &str) -> (u8, String) {
     with_file(text, &[], |args| outcome(args, &[]))
 }
 
@@ -321,7 +321,7 @@ fn errors_have_etcds_texts() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(refused(text), (1, expected), "{text:?}");
+        assert_eq!(rejected(text), (1, expected), "{text:?}");
     }
 }
 
@@ -337,15 +337,15 @@ fn anchors_and_merges_are_supported() {
 
 #[test]
 fn only_maps_can_be_merged() {
-    let (code, text) = refused("<<: 5\n");
+    let (code, text) = rejected("<<: 5\n");
     let words = "error converting YAML to JSON: yaml: map merge requires map or sequence of maps as the value";
     assert_eq!(code, 1);
     assert!(text.starts_with(words), "{text}");
 }
 
 #[test]
-fn a_file_that_is_not_yaml_is_refused() {
-    let (code, text) = refused("a: b: c");
+fn a_file_that_is_not_yaml_is_rejected() {
+    let (code, text) = rejected("a: b: c");
     assert_eq!(code, 1);
     assert!(text.starts_with(
         "error converting YAML to JSON: yaml: mapping values are not allowed in this context"
@@ -353,7 +353,7 @@ fn a_file_that_is_not_yaml_is_refused() {
 }
 
 #[test]
-fn a_file_beyond_the_maximum_size_is_refused() {
-    let (_, text) = refused(&"# x\n".repeat(100_000));
+fn a_file_beyond_the_maximum_size_is_rejected() {
+    let (_, text) = rejected(&"# x\n".repeat(100_000));
     assert!(text.ends_with(": larger than 262144 bytes"), "{text}");
 }

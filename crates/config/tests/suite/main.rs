@@ -6,7 +6,7 @@ mod accepted;
 mod environment;
 mod file;
 mod help;
-mod refused;
+mod rejected;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -41,7 +41,7 @@ fn config(args: &[&str]) -> Config {
 
 /// Returns the exit code with the first printed line or the configuration error.
 fn outcome(args: &[&str], variables: &[&str]) -> (u8, String) {
-    outcome_of(&run(args, variables).expect_err("refused"))
+    outcome_of(&run(args, variables).expect_err("rejected"))
 }
 
 fn outcome_of(exit: &Exit) -> (u8, String) {
@@ -54,8 +54,8 @@ fn outcome_of(exit: &Exit) -> (u8, String) {
 
 fn reason(notice: &Notice) -> Option<String> {
     match notice {
-        Notice::Refused(ConfigError::Shadowed(variable)) => Some(format!("shadowed: {variable}")),
-        Notice::Refused(refusal) | Notice::NotStarted(refusal) => Some(refusal.to_string()),
+        Notice::Rejected(ConfigError::Shadowed(variable)) => Some(format!("shadowed: {variable}")),
+        Notice::Rejected(rejection) | Notice::NotStarted(rejection) => Some(rejection.to_string()),
         _ => None,
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn channel(
     settings: &Settings,
 ) -> Result<Channel, JoinError> {
     let target = Target::parse(&with_scheme(endpoint, settings.tls.is_some()))?;
-    let dialer = Dialer::new(Arc::clone(tls), settings.dial_timeout);
+    let proxies = Arc::clone(&settings.proxies);
+    let dialer = Dialer { proxies, ..Dialer::new(Arc::clone(tls), settings.dial_timeout) };
     let endpoint = Endpoint::from_shared(format!("http://{}", target.authority()))
         .map_err(|error| JoinError::Authority(error.to_string()))?
         .http2_keep_alive_interval(settings.keepalive_time.max(KEEPALIVE_MIN))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   disabled               every request is accepted, and no tokens are issued
-//!   locked                 requests need the last issued token
+//!   require_token          requests need the last issued token
 //!   refuse("put", error)   the next put fails with this error, and the token becomes invalid
 //! ```
 
@@ -20,7 +20,7 @@ pub(crate) struct FakeAuth(Arc<Mutex<AuthState>>);
 
 #[derive(Default)]
 struct AuthState {
-    is_locked: bool,
+    requires_token: bool,
     /// The valid token.
     token: Option<String>,
     /// The error for the next call of a method.
@@ -35,9 +35,9 @@ impl FakeAuth {
     }
 
     /// Requires a token: this one, or the next that is issued.
-    pub(crate) fn lock(&self, token: Option<&str>) {
+    pub(crate) fn require_token(&self, token: Option<&str>) {
         let mut state = self.state();
-        (state.is_locked, state.token) = (true, token.map(str::to_owned));
+        (state.requires_token, state.token) = (true, token.map(str::to_owned));
     }
 
     pub(crate) fn refuse(&self, call: &'static str, status: Status) {
@@ -57,7 +57,7 @@ impl FakeAuth {
             return Err(status);
         }
         match shown.get("token").map(|token| token.to_str().unwrap()) {
-            _ if !state.is_locked => Ok(()),
+            _ if !state.requires_token => Ok(()),
             None => Err(Status::invalid_argument("etcdserver: user name is empty")),
             token if token == state.token.as_deref() => Ok(()),
             Some(_) => Err(Status::unauthenticated("etcdserver: invalid auth token")),
@@ -69,7 +69,7 @@ impl FakeAuth {
         let calls = state.calls.entry("authenticate").or_default();
         *calls += 1;
         let token = format!("token {calls}");
-        if !state.is_locked {
+        if !state.requires_token {
             let text = "etcdserver: authentication is not enabled";
             return Err(Status::failed_precondition(text));
         }

@@ -5,24 +5,23 @@
 mod fake_auth;
 mod fake_service;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use discovery::{Settings, User, join};
 use prometheus::Registry;
 use testkit::ports::ReservedPort;
-use testkit::waiting::yield_until;
+use testkit::waiting::{TIMEOUT, yield_until};
 use tonic::Status;
 
 use fake_service::FakeService;
-
-/// The time limit of anything that should end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings(endpoints: &[&str]) -> Settings {
     Settings {
         token: "t".to_owned(),
         endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
         dial_timeout: Duration::from_secs(2),
+        proxies: Arc::default(),
         request_timeout: Duration::from_secs(5),
         keepalive_time: Duration::from_secs(2),
         keepalive_timeout: Duration::from_secs(6),
@@ -91,7 +90,7 @@ async fn a_stale_token_is_replaced_in_every_request() {
         Status::invalid_argument("etcdserver: user name is empty"),
     ] {
         let service = FakeService::with_size("2");
-        service.auth.lock(None);
+        service.auth.require_token(None);
         for call in ["range", "put", "watch"] {
             service.auth.refuse(call, stale.clone());
         }
@@ -99,7 +98,7 @@ async fn a_stale_token_is_replaced_in_every_request() {
         let other = tokio::spawn(register_during_watch(service.clone(), 2));
         let joined = joined(settings_of_root(&[&url]), 1, "m1=http://10.0.0.1:2380");
         let joined =
-            tokio::time::timeout(PATIENCE, joined).await.expect("timed out joining the cluster");
+            tokio::time::timeout(TIMEOUT, joined).await.expect("timed out joining the cluster");
         assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380,m2=http://10.0.0.2:2380");
         other.await.unwrap();
         // The first token and one per refusal; two reads of two requests, and one after the lost
@@ -112,7 +111,7 @@ async fn a_stale_token_is_replaced_in_every_request() {
 #[tokio::test]
 async fn a_wrong_password_is_refused_at_once() {
     let service = FakeService::with_size("1");
-    service.auth.lock(None);
+    service.auth.require_token(None);
     let url = service.start().await;
     let mut settings = settings_of_root(&[&url]);
     "guess".clone_into(&mut settings.user.password);
@@ -124,7 +123,7 @@ async fn a_wrong_password_is_refused_at_once() {
 #[tokio::test]
 async fn a_configured_token_is_used_without_authentication() {
     let service = FakeService::with_size("1");
-    service.auth.lock(Some("given"));
+    service.auth.require_token(Some("given"));
     let url = service.start().await;
     let user = User { token: "given".to_owned(), ..User::default() };
     let settings = Settings { user, ..settings(&[&url]) };
@@ -147,7 +146,7 @@ async fn any_endpoint_may_issue_the_first_token() {
     let unused = ReservedPort::new();
     let dead = format!("http://{}", unused.address());
     let service = FakeService::with_size("1");
-    service.auth.lock(None);
+    service.auth.require_token(None);
     let url = service.start().await;
     let joined = joined(settings_of_root(&[&dead, &url]), 1, "m1=http://10.0.0.1:2380").await;
     assert_eq!(joined.unwrap(), "m1=http://10.0.0.1:2380");
@@ -174,4 +173,31 @@ async fn message_limits_are_enforced() {
     assert_eq!(service.auth.calls("put"), 0);
     let joined = joined(with(Some(1024), Some(1024)), 1, m1).await;
     assert_eq!(joined.unwrap(), m1);
+}
+
+/// The name of the service has no address, so that only the proxy could reach it.
+#[tokio::test]
+async fn the_service_is_reached_through_a_proxy() {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let (proxies, _) =
+        net::ProxySettings::from_variables(|name| (name == "HTTPS_PROXY").then(|| url.clone()));
+    let proxies = Arc::new(proxies.for_grpc());
+    let settings = Settings { proxies, ..settings(&["http://discovery.invalid:2379"]) };
+    let _joining = tokio::spawn(joined(settings, 1, "m1=http://10.0.0.1:2380"));
+    let connect = async {
+        let (connection, _) = proxy.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            connection.readable().await.unwrap();
+            match connection.try_read_buf(&mut head) {
+                Ok(read) => assert!(read > 0, "the connection was closed"),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+        }
+        String::from_utf8(head).unwrap()
+    };
+    let head = tokio::time::timeout(TIMEOUT, connect).await;
+    let head = head.expect("timed out waiting for a request at the proxy");
+    assert!(head.starts_with("CONNECT discovery.invalid:2379 HTTP/1.1\r\n"), "{head}");
 }

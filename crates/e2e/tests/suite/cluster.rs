@@ -6,13 +6,14 @@ use std::time::Duration;
 use e2e::process::Signal;
 use e2e::{Client, Member, Options, Sandbox, Stopped, TIMEOUT, http, start_cluster};
 use proto::etcdserverpb as pb;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 use tonic::codegen::tokio_stream;
 
 /// Logged by a member that is terminated and does not lead.
 const NOT_LEADER: &str = "skipped leadership transfer; local server is not leader";
-/// Leaders that are terminated until one still leads then.
+/// The most members to terminate until one is still the leader when it gets the signal.
 const TERMINATIONS_MAX: usize = 5;
 
 /// The index of the leader. Waits for one: a busy machine may delay heartbeats, so that the members
@@ -59,11 +60,12 @@ async fn terminate_leader(members: &mut Vec<Member>) -> (u64, Stopped) {
 }
 
 /// Makes a change of the member list, with retries. Returns the list after it. A failed attempt may
-/// have taken effect: the next one is refused with `done` then, and the caller checks the list.
+/// have taken effect: the next one is refused with `already_done_text` then, and the caller checks
+/// the list.
 async fn change_members<T, F>(
     what: &str,
     client: &Client,
-    done: &str,
+    already_done_text: &str,
     change: impl Fn() -> F,
 ) -> Vec<pb::Member>
 where
@@ -72,7 +74,7 @@ where
     let has_failed = Cell::new(false);
     let attempt = || async {
         match change().await {
-            Err(status) if has_failed.get() && status.message() == done => Ok(()),
+            Err(status) if has_failed.get() && status.message() == already_done_text => Ok(()),
             result => {
                 has_failed.set(result.is_err());
                 result.map(drop)
@@ -113,7 +115,7 @@ async fn keys(client: &Client) -> usize {
     found.kvs.len()
 }
 
-/// Asserts that all members have the same hash, once they have applied the same.
+/// Asserts that all members have the same hash, after a linearizable read on each.
 async fn agree(members: &[Member]) {
     let mut hashes = Vec::new();
     for member in members {
@@ -350,4 +352,40 @@ async fn members_find_each_other_by_discovery_token() {
     let (sandbox, options) = found(4);
     let ended = sandbox.run(&options);
     assert!(ended.text().contains("cluster is full"), "{}", ended.text());
+}
+
+/// The name of the other member has no address, so that only the proxy could reach it.
+#[tokio::test]
+async fn peers_are_reached_through_the_proxy_of_the_environment() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = Options::new()
+        .flag("name", "m1")
+        .flag("initial-cluster", "m1=http://127.0.0.1:{peer},m2=http://m2.invalid:2380")
+        .env("HTTP_PROXY", format!("http://{}", proxy.local_addr().unwrap()))
+        .env("NO_PROXY", "")
+        .env("no_proxy", "");
+    let _process = Sandbox::new().spawn(&options);
+    let stream = "GET http://m2.invalid:2380/raft/stream/";
+    let refuse_until_stream =
+        async { while !refuse(proxy.accept().await.unwrap().0).await.starts_with(stream) {} };
+    let found = timeout(TIMEOUT, refuse_until_stream).await;
+    found.expect("timed out waiting for the request of a stream at the proxy");
+}
+
+/// Reads the head of a request, refuses it as a proxy does, and returns it.
+async fn refuse(connection: TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        connection.readable().await.unwrap();
+        match connection.try_read_buf(&mut head) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    let refusal = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    connection.writable().await.unwrap();
+    // A member that has given up takes no answer.
+    let _ = connection.try_write(refusal);
+    String::from_utf8(head).unwrap()
 }

@@ -22,7 +22,7 @@ async fn a_bit_flip_in_the_wal_is_rejected() {
         let middle = records[records.len() / 2].clone();
         bytes[middle.end - 10] ^= 0x10;
     });
-    assert_refused(&stopped, &name(&segment));
+    assert_rejected(&stopped, &name(&segment));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,7 @@ async fn an_invalid_record_length_in_the_wal_is_rejected() {
         let records = files::records(bytes);
         bytes[records[records.len() / 2].start + 5] = 0x7f;
     });
-    assert_refused(&stopped, &name(&segment));
+    assert_rejected(&stopped, &name(&segment));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn a_wal_behind_the_database_is_rejected() {
         let middle = records[records.len() / 2].clone();
         bytes.truncate(middle.end);
     });
-    assert_refused(&stopped, "entries are missing");
+    assert_rejected(&stopped, "entries are missing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,7 @@ async fn a_missing_segment_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let segment = last_segment(&stopped);
     fs::rename(&segment, segment.with_file_name("0000000000000003-0000000000001000.wal")).unwrap();
-    assert_refused(&stopped, "wal: file not found");
+    assert_rejected(&stopped, "wal: file not found");
 }
 
 /// For example a WAL directory that is not mounted, or whose flag was forgotten.
@@ -63,7 +63,7 @@ async fn a_database_without_its_wal_is_rejected() {
     let log = stopped.data_dir().join("member/wal");
     let elsewhere = stopped.data_dir().join("elsewhere");
     fs::rename(&log, &elsewhere).unwrap();
-    assert_refused(&stopped, "entries are missing");
+    assert_rejected(&stopped, "entries are missing");
     fs::rename(&elsewhere, &log).unwrap();
     assert_has_all(&stopped.start()).await;
 }
@@ -73,7 +73,7 @@ async fn a_database_without_meta_pages_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes[..8192].fill(0xa5));
-    assert_refused(&stopped, &database.display().to_string());
+    assert_rejected(&stopped, &database.display().to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,12 +81,12 @@ async fn a_truncated_database_is_rejected() {
     let stopped = with_data(Options::new()).await;
     let database = stopped.data_dir().join("member/snap/db");
     files::edit(&database, |bytes| bytes.truncate(8192));
-    assert_refused(&stopped, &database.display().to_string());
+    assert_rejected(&stopped, &database.display().to_string());
 }
 
 /// The WAL no longer has the entries up to the snapshot.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_database_behind_a_snapshot_is_rejected() {
+async fn a_missing_database_of_a_snapshot_is_rejected() {
     let options = Options::new().flag("snapshot-count", "10").flag("snapshot-catchup-entries", "1");
     let member = Member::start(options);
     write_all(&member).await;
@@ -146,7 +146,7 @@ async fn a_received_database_replaces_an_older_one() {
     assert_has_all(&member).await;
 }
 
-/// Asserts that the log continues behind a snapshot that no database contains. Text and code are
+/// Asserts that the log continues after a snapshot that no database contains. Text and code are
 /// etcd's. Returns the index of the snapshot.
 #[track_caller]
 fn assert_no_database_of_the_snapshot(stopped: &Stopped) -> u64 {
@@ -227,7 +227,7 @@ fn name(path: &Path) -> String {
 
 /// Asserts that the member does not start, logs the reason last, and changes no file.
 #[track_caller]
-fn assert_refused(stopped: &Stopped, why: &str) {
+fn assert_rejected(stopped: &Stopped, why: &str) {
     let data = stopped.data_dir();
     let before = files::contents(&data);
     let ended = stopped.refused();

@@ -22,9 +22,9 @@ const ZEROS: [u8; 4096] = [0; 4096];
 
 /// Returns all files below a directory with their contents: databases without meta pages, segments
 /// without trailing zeros.
-pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             files.append(&mut contents(&path));
@@ -63,12 +63,12 @@ pub(crate) fn changes(
 }
 
 /// Returns the last file of a directory with this extension, by name.
-pub(crate) fn last(folder: &Path, ending: &str) -> PathBuf {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+pub(crate) fn last(dir: &Path, ending: &str) -> PathBuf {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
         paths.filter(|path| path.to_str().is_some_and(|path| path.ends_with(ending))).collect();
     paths.sort();
-    paths.pop().unwrap_or_else(|| panic!("no {ending} in {folder:?}"))
+    paths.pop().unwrap_or_else(|| panic!("no {ending} in {dir:?}"))
 }
 
 /// Returns the allocated size of a file. A database grows in large steps ahead of its data, which

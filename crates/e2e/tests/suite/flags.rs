@@ -307,16 +307,16 @@ async fn snapshot_count_triggers_snapshots() {
 async fn max_snapshots_bounds_the_snapshot_files() {
     let options = Options::new().flag("snapshot-count", "5").flag("max-snapshots", "0");
     let member = Member::start(options);
-    let folder = member.data_dir().join("member/snap");
+    let dir = member.data_dir().join("member/snap");
     yield_until_async("four snapshots are taken", async || {
         member.client().put("k", "v").await.unwrap();
-        count_files(&folder, "snap") >= 4
+        count_files(&dir, "snap") >= 4
     })
     .await;
     // Old files are purged at the start, and twice a minute.
     let member = member.terminate().start_with(|options| options.flag("max-snapshots", "2"));
     member.log().wait_for_message("purged");
-    yield_until("old snapshots are purged", || count_files(&folder, "snap") <= 2).await;
+    yield_until("old snapshots are purged", || count_files(&dir, "snap") <= 2).await;
     assert_eq!(member.client().get("k").await.unwrap().count, 1);
 }
 
@@ -399,7 +399,7 @@ fn answer(address: &str, path: &str) -> Vec<u8> {
 }
 
 /// Counts the files in a directory with this extension.
-fn count_files(folder: &Path, extension: &str) -> usize {
+fn count_files(dir: &Path, extension: &str) -> usize {
     let ends = |path: &Path| path.extension().is_some_and(|known| known == extension);
-    fs::read_dir(folder).unwrap().filter(|entry| ends(&entry.as_ref().unwrap().path())).count()
+    fs::read_dir(dir).unwrap().filter(|entry| ends(&entry.as_ref().unwrap().path())).count()
 }

@@ -386,6 +386,13 @@ async fn health_and_metrics_are_served_over_http() {
         http::get(&extra, "/proxy/metrics").text().contains("etcd_grpc_proxy_cache_keys_total")
     );
     assert!(proxy.get("/proxy/metrics").text().contains("process_resident_memory_bytes"));
+    let gzip = [("Accept-Encoding", "gzip")];
+    let page = http::request(&proxy.address(), "GET", "/proxy/metrics", &gzip, "");
+    assert_eq!(page.header("content-encoding"), Some("gzip"));
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
+    );
     assert_eq!(proxy.get("/version").status, 404);
     assert_eq!(proxy.get("/debug/pprof/").status, 404);
     drop(member.kill());
@@ -410,9 +417,9 @@ async fn endpoints_follow_the_member_list() {
 async fn tls_is_spoken_with_clients_and_members() {
     let servers = Authority::new("servers");
     let files = Sandbox::new();
-    servers.issue(&Subject::default()).write(files.folder(), "server");
+    servers.issue(&Subject::default()).write(files.dir(), "server");
     write(&files.path("ca"), servers.pem().as_bytes());
-    let dir = files.folder().display().to_string();
+    let dir = files.dir().display().to_string();
     let secure = Options::new()
         .flag("listen-client-urls", "https://127.0.0.1:{client}")
         .flag("advertise-client-urls", "https://127.0.0.1:{client}")
@@ -464,6 +471,33 @@ async fn reads_are_ordered_on_request() {
     let client = proxy.client();
     client.put("k", "v").await.unwrap();
     assert_eq!(client.range(serializable("k")).await.unwrap().count, 1);
+}
+
+#[tokio::test]
+async fn calls_are_logged_on_request_without_values_and_passwords() {
+    const SECRETS: [&str; 2] = ["a-secret-value", "a-secret-password"];
+    let (_member, proxy) = start(&["--experimental-enable-grpc-logging"]);
+    let client = proxy.client();
+    client.put("k", SECRETS[0]).await.unwrap();
+    client.get("k").await.unwrap();
+    let add = pb::AuthUserAddRequest {
+        name: "root".into(),
+        password: SECRETS[1].into(),
+        ..pb::AuthUserAddRequest::default()
+    };
+    client.auth().user_add(add).await.unwrap();
+    for (service, method) in [("KV", "Put"), ("KV", "Range"), ("Auth", "UserAdd")] {
+        let is_finished = |line: &str| {
+            line.contains("finished call")
+                && line.contains(&format!(r#""service":"etcdserverpb.{service}""#))
+                && line.contains(&format!(r#""method":"{method}""#))
+                && line.contains(r#""code":"OK""#)
+        };
+        let line = proxy.log().wait_for(is_finished).expect("the proxy runs");
+        assert!(line.contains(r#""peer_address":"127.0.0.1:"#), "{line}");
+    }
+    let log = proxy.log().text();
+    assert!(!SECRETS.iter().any(|secret| log.contains(secret)), "{log}");
 }
 
 #[tokio::test]
@@ -519,11 +553,11 @@ fn invalid_flags_end_a_proxy_with_code_1() {
 /// The texts are those of etcd 3.7.3, which does not name the file.
 #[test]
 fn unusable_tls_files_end_a_proxy_with_code_1() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new("servers");
-    authority.issue(&Subject::default()).write(folder.path(), "empty");
-    authority.issue(&Subject { common_name: "a", ..Subject::default() }).write(folder.path(), "a");
-    let path = |file: &str| folder.path().join(file).display().to_string();
+    authority.issue(&Subject::default()).write(dir.path(), "empty");
+    authority.issue(&Subject { common_name: "a", ..Subject::default() }).write(dir.path(), "a");
+    let path = |file: &str| dir.path().join(file).display().to_string();
     let switched = "did find a private key; PEM inputs may have been switched";
     let listener: [(&[&str], &str); 5] = [
         (&["--trusted-ca-file={f}/a.pem"], ": KeyFile and CertFile are not presented"),

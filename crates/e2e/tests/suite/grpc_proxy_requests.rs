@@ -1,4 +1,4 @@
-//! Requests that the generated decoders refuse, through `grpc-proxy start`.
+//! Requests that the generated decoders reject, through `grpc-proxy start`.
 
 use e2e::{Member, Options, Proxy};
 use http::uri::PathAndQuery;

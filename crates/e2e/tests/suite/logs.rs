@@ -1,9 +1,12 @@
 //! The log: outputs, formats and levels.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::net::UnixDatagram;
 
 use e2e::{Member, Options, Sandbox, TIMEOUT, http};
+use flate2::read::GzDecoder;
+use testkit::waiting::wait_until;
 
 const READY: &str = "ready to serve client requests";
 
@@ -38,6 +41,24 @@ async fn a_log_file_gets_the_same_lines_as_stderr() {
     let file = fs::read_to_string(stopped.sandbox.path("server.log")).unwrap();
     assert!(file.contains(READY), "{file}");
     assert_eq!(file.lines().collect::<Vec<_>>(), stopped.end.stderr.lines());
+}
+
+/// A file that an earlier process left counts as rotated.
+#[tokio::test(flavor = "multi_thread")]
+async fn rotated_log_files_are_compressed_on_request() {
+    let sandbox = Sandbox::new();
+    let rotated = sandbox.path("server-2026-11-15T17-59-00.194.log");
+    fs::write(&rotated, "an old line\n").unwrap();
+    let options = Options::new()
+        .flag("log-outputs", "stderr,{dir}/server.log")
+        .flag("enable-log-rotation", "true")
+        .flag("log-rotation-config-json", r#"{"maxsize": 1, "compress": true}"#);
+    let _member = Member::start_in(sandbox, options);
+    wait_until("the rotated file is replaced by its compressed form", || !rotated.exists());
+    let compressed = fs::File::open(rotated.with_extension("log.gz")).unwrap();
+    let mut text = String::new();
+    GzDecoder::new(compressed).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "an old line\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

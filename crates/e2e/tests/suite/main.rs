@@ -17,7 +17,7 @@ mod logs;
 mod metrics;
 mod profiles;
 mod quota;
-mod refusals;
+mod rejections;
 mod serving;
 mod slow_reader;
 mod start_line;

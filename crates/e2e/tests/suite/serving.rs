@@ -11,6 +11,7 @@ use proto::etcdserverpb::{
 };
 use proto::mvccpb::event::EventType;
 use tokio::time::timeout;
+use tonic::Status;
 use tonic::codegen::tokio_stream;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,9 +86,7 @@ async fn a_key_is_deleted_with_its_revoked_or_expired_lease() {
     let renewed = timeout(TIMEOUT, renewals.message()).await.expect("timed out: a renewal");
     assert_eq!(renewed.unwrap().unwrap().ttl, 600);
     client.lease().lease_revoke(LeaseRevokeRequest { id: revoked }).await.unwrap();
-    // Long enough for the put on a busy machine.
-    let forgotten = grant(&client, 5).await;
-    put_with_lease(&client, "l/forgotten", forgotten).await;
+    let forgotten = put_with_short_lease(&client, "l/forgotten").await;
 
     let actual: Vec<_> = watching.events(4).await.unwrap();
     let actual = actual.iter().map(|event| (event.r#type(), &event.kv.as_ref().unwrap().key[..]));
@@ -182,8 +181,25 @@ async fn time_left(client: &Client, id: i64) -> i64 {
 }
 
 async fn put_with_lease(client: &Client, key: &'static str, lease: i64) {
+    try_put_with_lease(client, key, lease).await.unwrap();
+}
+
+/// Puts a key with a new lease that expires soon, and returns the lease. On a busy machine a lease
+/// may expire before the put; then a longer one is granted.
+async fn put_with_short_lease(client: &Client, key: &'static str) -> i64 {
+    for ttl in [5, 15, 45] {
+        let lease = grant(client, ttl).await;
+        match try_put_with_lease(client, key, lease).await {
+            Ok(()) => return lease,
+            Err(status) => assert_eq!(status.message(), "etcdserver: requested lease not found"),
+        }
+    }
+    panic!("no lease lasted until its key was put");
+}
+
+async fn try_put_with_lease(client: &Client, key: &'static str, lease: i64) -> Result<(), Status> {
     let put = PutRequest { key: key.into(), value: "v".into(), lease, ..PutRequest::default() };
-    client.kv().put(put).await.unwrap();
+    client.kv().put(put).await.map(drop)
 }
 
 /// Returns the cluster id and the members.

@@ -1,4 +1,4 @@
-//! Orderly shutdown: no waiter is left behind, and no acknowledged write is lost.
+//! Orderly shutdown: every waiter gets a response, and no acknowledged write is lost.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};

@@ -25,7 +25,7 @@ impl TlsFixture {
         let issuers =
             Issuers { servers: Authority::new("servers"), clients: Authority::new("clients") };
         let sandbox = Sandbox::new();
-        issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "server");
+        issuers.servers.issue(&Subject::default()).write(sandbox.dir(), "server");
         write(&sandbox.path("ca"), issuers.clients.pem().as_bytes());
         TlsFixture { sandbox, issuers }
     }
@@ -213,8 +213,7 @@ async fn add_users(root: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_files_are_reloaded_without_a_restart() {
     let (member, issuers) = TlsFixture::new().start(strict());
-    let (address, folder) =
-        (member.sandbox().client_address(), member.sandbox().folder().to_owned());
+    let (address, dir) = (member.sandbox().client_address(), member.sandbox().dir().to_owned());
     let alice = issuers.named("alice", 2);
     let connected = alice.client(&address);
     connected.put("k", "v").await.unwrap();
@@ -222,7 +221,7 @@ async fn tls_files_are_reloaded_without_a_restart() {
 
     // A key that does not match the certificate yet.
     let next = issuers.servers.issue(&Subject { serial: 9, days: (-1, 90), ..Subject::default() });
-    write(&folder.join("server.pem"), next.cert_pem.as_bytes());
+    write(&dir.join("server.pem"), next.cert_pem.as_bytes());
     assert_eq!(alice.server_certificate(&address), first);
     let record = member
         .log()
@@ -230,13 +229,13 @@ async fn tls_files_are_reloaded_without_a_restart() {
     let expected =
         "{dir}/server.pem and {dir}/server.key: tls: private key does not match public key";
     assert_eq!(record["error"], member.sandbox().fill(expected).as_str());
-    write(&folder.join("server.key"), next.key_pem.as_bytes());
+    write(&dir.join("server.key"), next.key_pem.as_bytes());
     assert_ne!(alice.server_certificate(&address), first);
     member.log().wait_for_message("reloaded TLS files");
 
     // Another authority, which trusts other clients.
     let others = Authority::new("others");
-    write(&folder.join("ca"), others.pem().as_bytes());
+    write(&dir.join("ca"), others.pem().as_bytes());
     assert!(alice.refusal(&address).contains("UnknownCA"));
     let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
     let bob = issuers.without_certificate().with_identity(&bob.cert_pem, &bob.key_pem);
@@ -271,8 +270,8 @@ async fn revoked_certificates_are_rejected_from_the_next_handshake_on() {
 async fn auto_tls_creates_a_certificate_and_reuses_it() {
     let options = options().without("cert-file").without("key-file").flag("auto-tls", "true");
     let member = Member::start(options);
-    let folder = member.data_dir().join("fixtures/client");
-    let made = fs::read_to_string(folder.join("cert.pem")).unwrap();
+    let dir = member.data_dir().join("fixtures/client");
+    let made = fs::read_to_string(dir.join("cert.pem")).unwrap();
     // The certificate names only the listen address.
     let shown = |member: &Member| {
         let text = http::get(&member.sandbox().extra_address(), "/metrics").text();
@@ -282,7 +281,7 @@ async fn auto_tls_creates_a_certificate_and_reuses_it() {
     assert!(shown(&member));
     member.log().wait_for_message("automatically generate certificates");
     let member = member.terminate().start();
-    assert_eq!(fs::read_to_string(folder.join("cert.pem")).unwrap(), made);
+    assert_eq!(fs::read_to_string(dir.join("cert.pem")).unwrap(), made);
     assert!(!shown(&member), "no second certificate is created");
 }
 
@@ -305,7 +304,7 @@ async fn silent_connections_do_not_block_others() {
 fn unusable_tls_files_are_rejected_by_name() {
     let setting = TlsFixture::new();
     let sandbox = &setting.sandbox;
-    setting.issuers.servers.issue(&Subject::default()).write(sandbox.folder(), "other");
+    setting.issuers.servers.issue(&Subject::default()).write(sandbox.dir(), "other");
     write(&sandbox.path("empty"), b"");
     for (flag, file, text) in [
         ("cert-file", "missing", "open {dir}/missing: no such file or directory"),
@@ -326,21 +325,21 @@ fn unusable_tls_files_are_rejected_by_name() {
         ),
     ] {
         let ended = sandbox.run(&options().flag(flag, format!("{{dir}}/{file}")));
-        assert_refused(&ended, &sandbox.fill(text));
+        assert_rejected(&ended, &sandbox.fill(text));
         assert!(!sandbox.path("data").exists(), "no data directory is created for {text}");
     }
     let ended = sandbox.run(&options().without("key-file"));
-    assert_refused(
+    assert_rejected(
         &ended,
         &sandbox.fill("KeyFile and CertFile must both be present[key: , cert: {dir}/server.pem]"),
     );
     let auto = options().without("cert-file").without("key-file").flag("auto-tls", "true");
     let ended = sandbox.run(&auto.flag("self-signed-cert-validity", "0"));
-    assert_refused(&ended, "selfSignedCertValidity is invalid,it should be greater than 0");
+    assert_rejected(&ended, "selfSignedCertValidity is invalid,it should be greater than 0");
 }
 
 #[track_caller]
-fn assert_refused(ended: &Exit, text: &str) {
+fn assert_rejected(ended: &Exit, text: &str) {
     assert_eq!(ended.code(), Some(1), "{text}: {}", ended.text());
     assert!(ended.text().contains(text), "no {text:?} in:\n{}", ended.text());
 }
@@ -349,7 +348,7 @@ fn assert_refused(ended: &Exit, text: &str) {
 fn an_expired_certificate_is_served_and_logged() {
     let setting = TlsFixture::new();
     let expired = Subject { days: (-9, -2), ..Subject::default() };
-    setting.issuers.servers.issue(&expired).write(setting.sandbox.folder(), "server");
+    setting.issuers.servers.issue(&expired).write(setting.sandbox.dir(), "server");
     let (member, _) = setting.start(options());
     let record = member.log().wait_for_message("the certificate has expired");
     assert_eq!(record["cert-file"], member.sandbox().fill("{dir}/server.pem").as_str());

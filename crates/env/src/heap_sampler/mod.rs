@@ -28,7 +28,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use samples::{HeapSamples, HeapStack};
 
@@ -150,6 +150,11 @@ fn forget(address: usize) {
     });
 }
 
+/// Locks the samples. A poisoned lock is used all the same, because an allocator must not panic.
+fn lock_samples() -> MutexGuard<'static, Samples> {
+    SAMPLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns the counter of an address in the filter.
 fn filter(address: usize) -> &'static AtomicU16 {
     // Allocations are aligned to 16 bytes; the product spreads the other bits.
@@ -194,7 +199,7 @@ impl ThreadSampler {
             // Unwinding may allocate.
             let mut stack = [0; DEPTH_MAX];
             let depth = capture(&mut stack);
-            let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut samples = lock_samples();
             if samples.insert(address, size, stack.get(..depth).unwrap_or_default()) {
                 filter(address).fetch_add(1, Ordering::Relaxed);
             }
@@ -203,7 +208,7 @@ impl ThreadSampler {
 
     /// Runs code with the samples. Returns none if this thread does already.
     fn with_samples<T>(&self, run: impl FnOnce(&mut Samples) -> T) -> Option<T> {
-        self.exclusively(|| run(&mut SAMPLES.lock().unwrap_or_else(PoisonError::into_inner)))
+        self.exclusively(|| run(&mut lock_samples()))
     }
 
     /// Runs code of a sample. Returns none if this thread does already: the allocation is one of

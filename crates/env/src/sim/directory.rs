@@ -11,7 +11,7 @@
 //!
 //! A rename between directories consists of two independent changes, a link and an unlink. Until
 //! both directories are synced, a power cut may leave the file in both, as two copies, or in
-//! neither. Real file systems are kinder; durable state should not depend on that.
+//! neither. Real file systems guarantee more; durable state should not depend on that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -46,8 +46,8 @@ fn on_each(test: impl Fn(&TestDisk)) {
     println!("on the simulated disk");
     test(&simulated());
     println!("on the real disk");
-    let folder = tempfile::tempdir().unwrap();
-    test(&real(folder.path()));
+    let dir = tempfile::tempdir().unwrap();
+    test(&real(dir.path()));
 }
 
 fn simulated() -> TestDisk {
@@ -57,8 +57,8 @@ fn simulated() -> TestDisk {
     TestDisk { disk: Arc::new(disk), root }
 }
 
-fn real(folder: &Path) -> TestDisk {
-    TestDisk { disk: Arc::new(OsDisk), root: folder.to_owned() }
+fn real(dir: &Path) -> TestDisk {
+    TestDisk { disk: Arc::new(OsDisk), root: dir.to_owned() }
 }
 
 fn kind_of<T>(result: io::Result<T>) -> Option<io::ErrorKind> {

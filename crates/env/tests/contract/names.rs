@@ -58,25 +58,25 @@ fn opening_an_existing_file() {
 fn files_and_directories_are_not_interchangeable() {
     on_each(|ground| {
         let disk = &ground.disk;
-        disk.create_dir_all(&ground.path("folder/inner")).unwrap();
+        disk.create_dir_all(&ground.path("dir/inner")).unwrap();
         ground.file("file", b"");
-        let (folder, file) = (ground.path("folder"), ground.path("file"));
-        assert_eq!(kind_of(disk.open(&folder, Open::write())), Some(ErrorKind::IsADirectory));
+        let (dir, file) = (ground.path("dir"), ground.path("file"));
+        assert_eq!(kind_of(disk.open(&dir, Open::write())), Some(ErrorKind::IsADirectory));
         assert_eq!(
-            kind_of(disk.open(&folder, Open::create(Create::New))),
+            kind_of(disk.open(&dir, Open::create(Create::New))),
             Some(ErrorKind::AlreadyExists)
         );
         assert_eq!(
             kind_of(disk.open(&file.join("x"), Open::read())),
             Some(ErrorKind::NotADirectory)
         );
-        assert_eq!(kind_of(disk.remove_file(&folder)), Some(ErrorKind::IsADirectory));
+        assert_eq!(kind_of(disk.remove_file(&dir)), Some(ErrorKind::IsADirectory));
         assert_eq!(kind_of(disk.remove_dir_all(&file)), Some(ErrorKind::NotADirectory));
         assert_eq!(kind_of(disk.read_dir(&file)), Some(ErrorKind::NotADirectory));
         assert_eq!(kind_of(disk.kind(&file.join("x"))), Some(ErrorKind::NotADirectory));
         assert_eq!(kind_of(disk.create_dir_all(&file)), Some(ErrorKind::AlreadyExists));
         assert_eq!(kind_of(disk.create_dir_all(&file.join("x"))), Some(ErrorKind::NotADirectory));
-        assert_eq!(kind_of(disk.create_dir_all(&folder)), None, "an existing directory is fine");
+        assert_eq!(kind_of(disk.create_dir_all(&dir)), None, "an existing directory is fine");
     });
 }
 

@@ -47,7 +47,7 @@ impl CallRunner {
         CallRunner { ground, files: Default::default() }
     }
 
-    fn play(&mut self, call: &Call) -> Outcome {
+    fn execute(&mut self, call: &Call) -> Outcome {
         self.perform(call).map_err(|error| error.kind())
     }
 
@@ -148,11 +148,11 @@ fn call() -> impl Strategy<Value = Call> {
 proptest! {
     #[test]
     fn both_disks_return_the_same_results(calls in prop::collection::vec(call(), 1..60)) {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut sim, mut os) = (CallRunner::new(simulated()), CallRunner::new(real(folder.path())));
+        let dir = tempfile::tempdir().unwrap();
+        let (mut sim, mut os) = (CallRunner::new(simulated()), CallRunner::new(real(dir.path())));
         for call in &calls {
             if !sim.may_differ(call) {
-                prop_assert_eq!(sim.play(call), os.play(call), "{:?}", call);
+                prop_assert_eq!(sim.execute(call), os.execute(call), "{:?}", call);
             }
         }
     }

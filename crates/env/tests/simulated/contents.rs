@@ -33,7 +33,7 @@ fn a_sector_shows_any_version_since_the_last_sync() {
 }
 
 #[test]
-fn a_write_within_a_sector_keeps_its_neighbours() {
+fn a_write_within_a_sector_keeps_its_neighbors() {
     let disk = SimDisk::new(1);
     let file = durable(&disk, "/file", b"0123456789");
     file.write_at(b"xx", 4).unwrap();

@@ -21,7 +21,7 @@ fn every_call_is_counted_by_its_type() {
     disk.sync_dir(path("/")).unwrap();
     disk.rename(path("/file"), path("/moved")).unwrap();
     disk.remove_file(path("/missing")).unwrap_err();
-    disk.create_dir_all(path("/folder")).unwrap();
+    disk.create_dir_all(path("/dir")).unwrap();
     let expected = Calls {
         reads: 1,
         writes: 2,

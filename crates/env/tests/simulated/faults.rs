@@ -125,13 +125,13 @@ fn a_change_during_a_crash_survives_or_not() {
     rename.rename(path("/old"), path("/new")).unwrap_err();
     assert_eq!(letters_after_cuts(&rename, "/new"), set(["-", "a"]));
 
-    let folders = SimDisk::new(1);
-    folders.fail_change(0, Fault::Crash);
-    folders.create_dir_all(path("/a/b")).unwrap_err();
+    let dirs = SimDisk::new(1);
+    dirs.fail_change(0, Fault::Crash);
+    dirs.create_dir_all(path("/a/b")).unwrap_err();
     let depth = |disk: &SimDisk| {
         ["/a", "/a/b"].iter().filter(|name| disk.kind(path(name)).unwrap().is_some()).count()
     };
-    assert_eq!(cuts(&folders, depth), [0, 1, 2].into());
+    assert_eq!(cuts(&dirs, depth), [0, 1, 2].into());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn other_failed_calls_have_no_effect() {
     disk.fail_from_change(0, Fault::Eio);
     disk.rename(path("/file"), path("/moved")).unwrap_err();
     disk.remove_file(path("/file")).unwrap_err();
-    disk.create_dir_all(path("/folder")).unwrap_err();
+    disk.create_dir_all(path("/dir")).unwrap_err();
     disk.open(path("/file"), Open::create(Create::Truncate)).unwrap_err();
     disk.open(path("/other"), Open::create(Create::IfMissing)).unwrap_err();
     file.set_len(1).unwrap_err();

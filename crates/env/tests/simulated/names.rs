@@ -154,8 +154,8 @@ fn create_dir_all_durably_makes_all_parents_durable() {
     for cut in 0..50 {
         assert_eq!(disk.power_cut(cut).read_dir(Path::new("/a/b")).unwrap(), ["c", "d"]);
     }
-    any.create_dir_all_durably(Path::new("relative/folder")).unwrap();
-    assert_eq!(disk.kind(Path::new("relative/folder")).unwrap(), Some(Kind::Dir));
+    any.create_dir_all_durably(Path::new("relative/dir")).unwrap();
+    assert_eq!(disk.kind(Path::new("relative/dir")).unwrap(), Some(Kind::Dir));
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// A place in the code, created by [`failpoint!`](crate::failpoint!).
+/// A call site of a failpoint, created by [`failpoint!`](crate::failpoint!).
 #[derive(Debug)]
 pub struct Point {
     name: &'static str,

@@ -21,7 +21,7 @@ pub fn texts(urls: &[Url]) -> Vec<String> {
 /// Parses URLs and sorts them by text.
 ///
 /// # Errors
-/// If etcd would refuse one of them or the list is empty, or if there are too many.
+/// If etcd would reject one of them or the list is empty, or if there are too many.
 pub fn sorted<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Vec<Url>, UrlError> {
     let texts = texts.into_iter().take(URLS_MAX + 1);
     let mut urls = texts.map(|text| Url::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;

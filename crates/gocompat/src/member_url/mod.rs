@@ -79,7 +79,7 @@ pub struct Url {
     text: String,
 }
 
-/// A refused URL. The texts are etcd's.
+/// A rejected URL. The texts are etcd's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not a URL.
@@ -106,7 +106,7 @@ impl Url {
     /// Parses a URL. Surrounding spaces are ignored.
     ///
     /// # Errors
-    /// If etcd would refuse the URL.
+    /// If etcd would reject the URL.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let text = text.trim();
         if text.len() > LENGTH_MAX {

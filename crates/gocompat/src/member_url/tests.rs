@@ -1,7 +1,7 @@
 use super::list;
 use super::{Address, Scheme, Url};
 
-fn refusal(text: &str) -> String {
+fn rejection(text: &str) -> String {
     Url::parse(text).expect_err(text).to_string()
 }
 
@@ -36,13 +36,15 @@ fn errors_have_etcds_texts() {
         ("http://a:1/", "URL must not contain a path: http://a:1/"),
         ("http://a:b", r#"parse "http://a:b": invalid port ":b" after host"#),
     ] {
-        assert_eq!(refusal(text), error);
+        assert_eq!(rejection(text), error);
     }
 }
 
 #[test]
-fn a_url_beyond_the_maximum_length_is_refused() {
-    assert!(refusal(&format!("http://{}:1", "a".repeat(9000))).contains("longer than 8192 bytes"));
+fn a_url_beyond_the_maximum_length_is_rejected() {
+    assert!(
+        rejection(&format!("http://{}:1", "a".repeat(9000))).contains("longer than 8192 bytes")
+    );
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn ip_addresses_are_compared_by_value() {
 }
 
 #[test]
-fn an_empty_list_is_refused() {
+fn an_empty_list_is_rejected() {
     let none: [&str; 0] = [];
     assert_eq!(list::sorted(none).expect_err("empty").to_string(), "no valid URLs given");
 }
@@ -86,7 +88,7 @@ fn lists_are_sorted() {
 }
 
 #[test]
-fn a_list_beyond_the_maximum_is_refused() {
+fn a_list_beyond_the_maximum_is_rejected() {
     let text = vec!["http://a:1"; list::URLS_MAX + 1].join(",");
     assert_eq!(list::parse(&text).expect_err("too many").to_string(), "more than 1024 URLs given");
 }

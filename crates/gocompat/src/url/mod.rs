@@ -107,7 +107,7 @@ impl GoUrl {
         Ok(url)
     }
 
-    /// Parses user and host, if there are any, and returns the path behind them.
+    /// Parses user and host, if there are any, and returns the path after them.
     fn parse_authority<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let has_scheme = !self.scheme.is_empty();
         let Some(after) =
@@ -230,7 +230,7 @@ fn parse_host(scheme: &str, text: &str) -> Result<String, String> {
     unescape(text, UrlPart::Host)
 }
 
-/// Parses `[v6]:port`, where the address may have a zone behind `%25`.
+/// Parses `[v6]:port`, where the address may have a zone after `%25`.
 fn parse_bracketed(text: &str) -> Result<String, String> {
     let close = text.rfind(']').ok_or_else(|| "missing ']' in host".to_owned())?;
     check_port(&text[close + 1..])?;

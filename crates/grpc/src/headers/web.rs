@@ -51,7 +51,7 @@ pub(super) fn read(parts: &Parts) -> Result<(HeaderValue, Option<Duration>), Web
         rejection(StatusCode::BAD_REQUEST, format!("malformed grpc-timeout: {error}"))
     })?;
     binary::validate(&parts.headers).map_err(|malformed| {
-        // Compat: as in grpc-go behind a web server, the malformed value is not repeated.
+        // Compat: as in grpc-go under a web server, the malformed value is not repeated.
         let malformed = MalformedMetadata { value: String::new(), ..malformed };
         rejection(StatusCode::BAD_REQUEST, malformed.to_string())
     })?;

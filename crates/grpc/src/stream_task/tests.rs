@@ -92,11 +92,28 @@ async fn a_handler_waits_for_room() {
 }
 
 #[tokio::test]
-async fn a_large_chunk_leaves_no_capacity_behind() {
+async fn a_large_chunk_keeps_no_capacity() {
     let sink = Sink::default();
     sink.write(|out| out.resize(1 << 20, 0));
     assert_eq!(sink.buffer.take().len(), 1 << 20);
-    assert_eq!(sink.buffer.0.lock().capacity(), 0);
+    assert_eq!(sink.buffer.bytes.lock().open.capacity(), 0);
+}
+
+#[tokio::test]
+async fn a_long_chunk_is_charged_until_it_is_sent() {
+    let budget = Arc::new(SendBudget::default());
+    let sink = Sink::new(&budget);
+    sink.write(|out| out.resize(COUNTED_BYTES_MIN - 1, 1));
+    assert_eq!(budget.unsent_bytes(), 0, "a short chunk is not charged");
+    sink.write(|out| out.resize(net::UNSENT_BYTES_MAX, 2));
+    assert!(!budget.has_room(), "charged before the body takes it");
+    // A handler that does not wait for room loses nothing.
+    sink.write(|out| out.extend_from_slice(&[3]));
+    let chunk = sink.buffer.take();
+    assert_eq!((chunk[0], chunk[COUNTED_BYTES_MIN], chunk.last()), (1, 2, Some(&3)));
+    assert_eq!(chunk.len(), net::UNSENT_BYTES_MAX + 1);
+    drop(chunk);
+    assert_eq!(budget.unsent_bytes(), 0);
 }
 
 /// Ends a stream whose body is not polled. Returns the code that the client sees later.

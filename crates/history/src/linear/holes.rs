@@ -6,7 +6,7 @@ use super::conflict::Conflict;
 use super::search::{Candidate, Search, SearchInput};
 use super::timeline;
 use super::version_bounds::VersionBound;
-use crate::log::Writer;
+use crate::log::RevisionWriter;
 use crate::model::{Change, evaluate};
 use crate::record::{Kv, Millis, Span, joined};
 use crate::violation::{Rule, Violation};
@@ -56,15 +56,15 @@ impl Search<'_> {
             .collect();
         // Try answered revocations first: their response names this very revision.
         candidates.sort_by_key(|it| match it.writer {
-            Writer::Operation(i) => self.input.history.operations[i].is_unknown(),
-            Writer::Expiry(_) => true,
+            RevisionWriter::Operation(i) => self.input.history.operations[i].is_unknown(),
+            RevisionWriter::Expiry(_) => true,
         });
         let mut early = None;
         for (lease, changes) in self.expiries(revision) {
             match self.expired_early(revision, lease) {
                 None => {
                     candidates.push(Candidate {
-                        writer: Writer::Expiry(lease),
+                        writer: RevisionWriter::Expiry(lease),
                         unknown_write: None,
                         changes,
                     });
@@ -79,7 +79,7 @@ impl Search<'_> {
     fn try_unknown_write(&self, revision: i64, i: usize) -> Option<Candidate> {
         let unknown_write = &self.input.unknown_writes.all[i];
         let (_, changes) = evaluate(&self.keys, unknown_write.request).ok()?;
-        let writer = Writer::Operation(unknown_write.operation);
+        let writer = RevisionWriter::Operation(unknown_write.operation);
         let fits = self.fits(revision, &changes);
         fits.then_some(Candidate { writer, unknown_write: Some(i), changes })
     }

@@ -4,7 +4,7 @@ use super::conflict::Conflict;
 use super::footprint::touches;
 use super::revision_table::{Observation, Observer};
 use super::search::{Failure, Search, StepResult};
-use crate::log::Writer;
+use crate::log::RevisionWriter;
 use crate::model::{Change, evaluate};
 use crate::record::{Body, Kv, Request, Span, joined};
 use crate::violation::{Rule, Violation};
@@ -28,7 +28,7 @@ impl Search<'_> {
     }
 
     /// Checks that no key is attached to a lease that has ended earlier in this order.
-    pub(super) fn check_leases(&self, writer: Writer, changes: &[Change]) -> StepResult {
+    pub(super) fn check_leases(&self, writer: RevisionWriter, changes: &[Change]) -> StepResult {
         let leases = changes.iter().filter_map(|change| change.after.as_ref().map(|kv| kv.lease));
         let has_ended = |lease: &i64| {
             self.ended.iter().any(|(ended, _)| ended == lease)
@@ -133,10 +133,10 @@ impl Search<'_> {
         conflict
     }
 
-    fn describe_writer(&self, writer: Writer) -> String {
+    fn describe_writer(&self, writer: RevisionWriter) -> String {
         match writer {
-            Writer::Operation(i) => self.input.history.operations[i].to_string(),
-            Writer::Expiry(lease) => format!("the expiry of lease {lease}"),
+            RevisionWriter::Operation(i) => self.input.history.operations[i].to_string(),
+            RevisionWriter::Expiry(lease) => format!("the expiry of lease {lease}"),
         }
     }
 

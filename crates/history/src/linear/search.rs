@@ -44,7 +44,7 @@ use super::revision_table::{Observer, RevisionTable};
 use super::timeline::Timeline;
 use super::unknown_writes::UnknownWrites;
 use super::version_bounds::VersionBounds;
-use crate::log::{Log, Writer};
+use crate::log::{Log, RevisionWriter};
 use crate::model::{Change, KeyHistory, evaluate};
 use crate::record::{History, Request, Span};
 use crate::violation::{Rule, Violation};
@@ -76,7 +76,7 @@ pub(crate) struct Search<'a> {
     pub(super) input: SearchInput<'a>,
     pub(super) keys: KeyHistory,
     /// The writer of each revision, from 2 on.
-    writers: Vec<Writer>,
+    writers: Vec<RevisionWriter>,
     /// Leases that have ended in this order, with the revision of their end.
     pub(super) ended: Vec<(i64, i64)>,
     /// Whether each unknown write is in use, by its position.
@@ -117,7 +117,7 @@ struct Choice {
 
 /// A way to fill a hole.
 pub(super) struct Candidate {
-    pub(super) writer: Writer,
+    pub(super) writer: RevisionWriter,
     /// The position in `UnknownWrites`; `None` for the expiry of a lease.
     pub(super) unknown_write: Option<usize>,
     pub(super) changes: Vec<Change>,
@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
         match expected {
             Ok((body, changes)) if body == response.body && !changes.is_empty() => {
                 self.check_watches(&changes)?;
-                self.apply(Writer::Operation(operation), None, &changes)
+                self.apply(RevisionWriter::Operation(operation), None, &changes)
             }
             Ok((body, _)) => {
                 let observer = Observer::Operation(operation);
@@ -253,8 +253,8 @@ impl<'a> Search<'a> {
             self.used_digest ^= digest(&i);
         }
         let ends = match writer {
-            Writer::Expiry(lease) => Some(lease),
-            Writer::Operation(i) => match self.input.history.operations[i].request {
+            RevisionWriter::Expiry(lease) => Some(lease),
+            RevisionWriter::Operation(i) => match self.input.history.operations[i].request {
                 Request::Revoke { lease } => Some(lease),
                 _ => None,
             },
@@ -263,7 +263,12 @@ impl<'a> Search<'a> {
     }
 
     /// Applies `changes` as the next revision and checks its observations.
-    fn apply(&mut self, writer: Writer, ends: Option<i64>, changes: &[Change]) -> StepResult {
+    fn apply(
+        &mut self,
+        writer: RevisionWriter,
+        ends: Option<i64>,
+        changes: &[Change],
+    ) -> StepResult {
         self.check_leases(writer, changes)?;
         self.keys.apply(changes);
         self.writers.push(writer);

@@ -14,7 +14,7 @@
 //! Invariants: a revision has at least one change and changes each key once; the content of a past
 //! revision never changes.
 //!
-//! Of leases, only the attachment of keys is modelled here. Grants, expiry and compactions take
+//! Of leases, only the attachment of keys is modeled here. Grants, expiry and compactions take
 //! effect at a time that no response reveals, so `linear::leases` and `linear::compactions` check
 //! them separately.
 

@@ -14,8 +14,9 @@
 //! (Records are broken into two lines here for reading.) All times are nanoseconds of one
 //! monotonic clock that all clients share.
 //!
-//! The verdict depends on classifying each outcome honestly. *Answered*: the operation was executed
-//! once, between its invocation and its response. *Refused*: it was not executed and never will be.
+//! The verdict depends on classifying each outcome correctly. *Answered*: the operation was
+//! executed once, between its invocation and its response. *Refused*: it was not executed and never
+//! will be.
 //! *Unknown*, for example after a timeout or a lost connection: it may be executed at any time
 //! after its invocation, even long after the client gave up, or never. In doubt, an outcome is
 //! unknown: a write that was refused for the quota, for instance, may still have been applied.

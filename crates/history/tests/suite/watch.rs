@@ -150,7 +150,7 @@ fn a_missing_first_event_is_rejected() {
 }
 
 #[test]
-fn events_behind_a_progress_notification_are_rejected() {
+fn events_overtaken_by_a_progress_notification_are_rejected() {
     // Progress 4 was notified, but the event at 4 arrives later, or never.
     let late = [&all()[..3], &[(13, 4, WatchBody::Progress)], &all()[3..]].concat();
     reject(&watched(all_from(1), late), Rule::Bookmarkable);
@@ -264,7 +264,7 @@ fn a_watch_determines_the_write_of_a_hole() {
     history.operations.push(unknown(2, 7, put("c", "4")));
     history.watches.push(watch(9, all_from(1), all()));
     let log = accept(&history);
-    assert_eq!(log.writer(5), Some(history::Writer::Operation(3)));
+    assert_eq!(log.writer(5), Some(history::RevisionWriter::Operation(3)));
     // A second watch that delivers the other write cannot be correct as well.
     let other = [&all()[..4], &[(14, 5, events(&[Event::put(kv("c", "4", 5, 5, 1))]))]].concat();
     history.watches.push(watch(8, all_from(1), other));

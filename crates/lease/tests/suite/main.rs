@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `behaviour` | grants, renewals, promotion, expiry, checkpoints and attached keys |
+//! | `behavior` | grants, renewals, promotion, expiry, checkpoints and attached keys |
 //! | `database` | records in the database, and restarts |
 //! | `hostile` | extreme numbers |
 //! | `model` | random sequences, compared with a map of deadlines |
@@ -10,7 +10,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
-mod behaviour;
+mod behavior;
 mod database;
 mod hostile;
 mod model;

@@ -81,7 +81,7 @@ impl Backups {
 
     /// Returns all backups, newest first.
     fn list(&self) -> Vec<Backup> {
-        let Ok(entries) = fs::read_dir(folder_of(&self.path)) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(dir_of(&self.path)) else { return Vec::new() };
         let mut found: Vec<Backup> = entries
             .filter_map(Result::ok)
             .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_dir()))
@@ -117,8 +117,8 @@ impl Backups {
 }
 
 /// Returns the directory of a file.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+pub(super) fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Parses the name of a backup of `path`.
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_newest_backups_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd.log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd.log");
         for name in [
             "etcd-2026-11-11T00-00-00.000.log",
             "etcd-2026-11-12T00-00-00.000.log.gz",
@@ -162,10 +162,10 @@ mod tests {
             "etcd-other-2026-11-01T00-00-00.000.log",
             "other.log",
         ] {
-            fs::write(folder.path().join(name), "").unwrap();
+            fs::write(dir.path().join(name), "").unwrap();
         }
         Backups { backups_max: Some(2), ..backups(&path) }.clean(now());
-        let mut names: Vec<_> = fs::read_dir(folder.path())
+        let mut names: Vec<_> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn a_name_is_free_if_neither_form_exists() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd.log");
-        fs::write(folder.path().join("etcd-2026-11-15T17-59-00.194.log"), "").unwrap();
-        fs::write(folder.path().join("etcd-2026-11-15T17-59-00.195.log.gz"), "").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd.log");
+        fs::write(dir.path().join("etcd-2026-11-15T17-59-00.194.log"), "").unwrap();
+        fs::write(dir.path().join("etcd-2026-11-15T17-59-00.195.log.gz"), "").unwrap();
         let free = backups(&path).free_name(now()).unwrap();
         assert_eq!(free, path.with_file_name("etcd-2026-11-15T17-59-00.196.log"));
     }

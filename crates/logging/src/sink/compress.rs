@@ -160,13 +160,13 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_by_its_compressed_form() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd-2026-11-15T17-59-00.194.log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd-2026-11-15T17-59-00.194.log");
         let text = "a line\n".repeat(50_000);
         fs::write(&path, &text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         compress(&path, &AtomicBool::new(false)).unwrap();
-        let compressed = folder.path().join("etcd-2026-11-15T17-59-00.194.log.gz");
+        let compressed = dir.path().join("etcd-2026-11-15T17-59-00.194.log.gz");
         assert_eq!(unzip(&compressed), text);
         assert!(!path.exists());
         assert_eq!(fs::metadata(&compressed).unwrap().permissions().mode() & 0o777, 0o640);
@@ -174,22 +174,22 @@ mod tests {
 
     #[test]
     fn a_stop_leaves_the_original() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd-2026-11-15T17-59-00.194.log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd-2026-11-15T17-59-00.194.log");
         fs::write(&path, "text").unwrap();
         compress(&path, &AtomicBool::new(true)).unwrap_err();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
     #[test]
     fn backups_of_an_earlier_process_are_compressed_at_the_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd-2026-11-15T17-59-00.194.log");
-        let compressed = folder.path().join("etcd-2026-11-15T17-59-00.194.log.gz");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd-2026-11-15T17-59-00.194.log");
+        let compressed = dir.path().join("etcd-2026-11-15T17-59-00.194.log.gz");
         fs::write(&path, "text").unwrap();
         fs::write(&compressed, "incomplete").unwrap();
-        let backups = Backups::new(&folder.path().join("etcd.log"), &Rotation::default());
+        let backups = Backups::new(&dir.path().join("etcd.log"), &Rotation::default());
         Compressor::start(backups).unwrap().finish();
         assert_eq!(unzip(&compressed), "text");
         assert!(!path.exists());

@@ -112,20 +112,20 @@ mod tests {
     use crate::sink::stream::append;
 
     struct Fake {
-        folder: tempfile::TempDir,
+        dir: tempfile::TempDir,
         socket: UnixDatagram,
     }
 
     impl Fake {
         fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let socket = UnixDatagram::bind(folder.path().join("socket")).unwrap();
-            Self { folder, socket }
+            let dir = tempfile::tempdir().unwrap();
+            let socket = UnixDatagram::bind(dir.path().join("socket")).unwrap();
+            Self { dir, socket }
         }
 
         fn open(&self) -> Journal {
-            let fallback = append(self.folder.path().join("stderr").to_str().unwrap()).unwrap();
-            let path = self.folder.path().join("socket");
+            let fallback = append(self.dir.path().join("stderr").to_str().unwrap()).unwrap();
+            let path = self.dir.path().join("socket");
             Journal::open(&path, "bowline".to_owned(), Box::new(fallback)).unwrap()
         }
 
@@ -158,15 +158,15 @@ mod tests {
     fn a_line_that_the_journal_refuses_goes_to_the_fallback() {
         let fake = Fake::new();
         let mut journal = fake.open();
-        fs::remove_file(fake.folder.path().join("socket")).unwrap();
+        fs::remove_file(fake.dir.path().join("socket")).unwrap();
         assert_eq!(journal.write(&[line(Level::Info, "kept\n")]), 0);
-        assert_eq!(fs::read_to_string(fake.folder.path().join("stderr")).unwrap(), "kept\n");
+        assert_eq!(fs::read_to_string(fake.dir.path().join("stderr")).unwrap(), "kept\n");
     }
 
     #[test]
     fn opening_fails_without_a_journal() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
         let refused = Journal::open(&path, String::new(), Box::new(io::sink()));
         assert_eq!(refused.err().map(|error| error.kind()), Some(io::ErrorKind::NotFound));
     }

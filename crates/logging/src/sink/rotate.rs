@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::Sink;
-use super::backups::{Backups, folder_of};
+use super::backups::{Backups, dir_of};
 use super::compress::Compressor;
 use super::stream::write_fully;
 use crate::Rotation;
@@ -47,7 +47,7 @@ impl RotatingFile {
     }
 
     fn open_with(path: &Path, len_max: u64, rotation: &Rotation) -> io::Result<Self> {
-        fs::create_dir_all(folder_of(path))?;
+        fs::create_dir_all(dir_of(path))?;
         let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
         let len = file.metadata()?.len();
         let backups = Backups::new(path, rotation);

@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_file_is_appended_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("etcd.log");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etcd.log");
         let path = path.to_str().unwrap();
         for text in ["one\n", "two\n"] {
             let mut stream = Stream::new(append(path).unwrap());

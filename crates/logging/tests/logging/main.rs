@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use logging::{Format, Level, LogConfig, LogGuard, Output, Rotation, StartError};
 use serde_json::Value;
+use testkit::waiting::wait_until;
 use tracing::{debug, error, info, warn};
 
 /// Set in the process under test to the directory that it may write to.
-const ROLE: &str = "BOWLINE_LOGGING_TEST_FOLDER";
+const ROLE: &str = "BOWLINE_LOGGING_TEST_DIR";
 const LONG: Duration = Duration::from_secs(30);
 
 /// Returns the directory if this is the process under test.
@@ -23,10 +24,10 @@ fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-fn command(test: &str, folder: &Path) -> Command {
+fn command(test: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, folder).env_remove("NOTIFY_SOCKET").env("TZ", "UTC");
+    command.env(ROLE, dir).env_remove("NOTIFY_SOCKET").env("TZ", "UTC");
     command
 }
 
@@ -39,8 +40,8 @@ fn start(outputs: &[Output]) -> LogGuard {
     logging::start(&config).expect("logging starts")
 }
 
-fn file(folder: &str, name: &str) -> Output {
-    Output::File(format!("{folder}/{name}"))
+fn file(dir: &str, name: &str) -> Output {
+    Output::File(format!("{dir}/{name}"))
 }
 
 fn parsed(text: &str) -> Vec<Value> {
@@ -59,8 +60,8 @@ fn the_default_is_stderr_and_the_system_time_zone() {
         debug!(target: "node", "hidden");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = command("the_default_is_stderr_and_the_system_time_zone", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = command("the_default_is_stderr_and_the_system_time_zone", dir.path());
     let lines = lines_of(&output(command.env("TZ", "CET-1")));
     assert_eq!(lines.len(), 1);
     assert_eq!(
@@ -73,29 +74,29 @@ fn the_default_is_stderr_and_the_system_time_zone() {
 
 #[test]
 fn all_outputs_get_the_same_lines_and_logging_starts_once() {
-    if let Some(folder) = role() {
-        let logs = start(&[Output::Stderr, file(&folder, "a.log"), file(&folder, "b.log")]);
+    if let Some(dir) = role() {
+        let logs = start(&[Output::Stderr, file(&dir, "a.log"), file(&dir, "b.log")]);
         let again = logging::start(&LogConfig::default());
         assert!(matches!(again, Err(StartError::AlreadyStarted)));
         warn!("once");
         assert!(logs.flush(LONG));
         std::process::exit(0);
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let name = "all_outputs_get_the_same_lines_and_logging_starts_once";
-    let output = output(&mut command(name, folder.path()));
+    let output = output(&mut command(name, dir.path()));
     let lines = lines_of(&output);
     assert_eq!(lines.len(), 1);
     for file in ["a.log", "b.log"] {
-        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        let text = fs::read_to_string(dir.path().join(file)).unwrap();
         assert_eq!(parsed(&text), lines);
     }
 }
 
 #[test]
 fn a_panic_is_logged_before_the_process_ends() {
-    if let Some(folder) = role() {
-        let _logs = start(&[file(&folder, "etcd.log")]);
+    if let Some(dir) = role() {
+        let _logs = start(&[file(&dir, "etcd.log")]);
         warn!("before");
         let apply = thread::Builder::new().name("apply".to_owned());
         let ended = apply.spawn(|| panic!("index {} is gone", 7)).unwrap().join();
@@ -103,10 +104,10 @@ fn a_panic_is_logged_before_the_process_ends() {
         // Nothing is dropped or flushed after this.
         std::process::abort();
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let name = "a_panic_is_logged_before_the_process_ends";
-    let output = output(&mut command(name, folder.path()));
-    let lines = parsed(&fs::read_to_string(folder.path().join("etcd.log")).unwrap());
+    let output = output(&mut command(name, dir.path()));
+    let lines = parsed(&fs::read_to_string(dir.path().join("etcd.log")).unwrap());
     assert_eq!(lines[0]["msg"], "before");
     assert_eq!(
         (&lines[1]["level"], &lines[1]["msg"]),
@@ -132,9 +133,9 @@ fn a_panic_is_logged_once_on_stderr_at_any_level() {
         error!(target: logging::FATAL_TARGET, "last");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let name = "a_panic_is_logged_once_on_stderr_at_any_level";
-    let lines = lines_of(&output(&mut command(name, folder.path())));
+    let lines = lines_of(&output(&mut command(name, dir.path())));
     let levels: Vec<_> = lines.iter().map(|line| &line["level"]).collect();
     assert_eq!(levels, ["panic", "fatal"]);
     assert_eq!(lines[0]["msg"], "boom");
@@ -142,30 +143,35 @@ fn a_panic_is_logged_once_on_stderr_at_any_level() {
 
 #[test]
 fn an_output_that_is_not_read_blocks_no_logger() {
-    if let Some(folder) = role() {
+    if let Some(dir) = role() {
         let logs = start(&[Output::Stderr]);
         // More than the pipe and the queue can hold; each message differs, so none is sampled away.
         (0..40_000).for_each(|nth| warn!("line {nth} {}", "x".repeat(100)));
-        fs::write(format!("{folder}/dropped"), logs.dropped().to_string()).unwrap();
+        fs::write(format!("{dir}/dropped"), logs.dropped().to_string()).unwrap();
         assert!(!logs.flush(Duration::from_millis(20)));
         std::process::exit(0);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = command("an_output_that_is_not_read_blocks_no_logger", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = command("an_output_that_is_not_read_blocks_no_logger", dir.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // `wait` does not read the pipe of standard error.
-    assert!(child.wait().unwrap().success());
-    let dropped = fs::read_to_string(folder.path().join("dropped")).unwrap();
+    // Waiting does not read the pipe of standard error.
+    let mut status = None;
+    wait_until("the process under test has ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
+    let dropped = fs::read_to_string(dir.path().join("dropped")).unwrap();
     let dropped: u64 = dropped.parse().unwrap();
     assert!((20_000..25_000).contains(&dropped), "{dropped}");
 }
 
 #[test]
 fn a_file_is_rotated_at_its_maximum_size() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let config = LogConfig {
         format: Format::Console,
-        outputs: vec![file(folder.path().to_str().unwrap(), "etcd.log")],
+        outputs: vec![file(dir.path().to_str().unwrap(), "etcd.log")],
         rotation: Some(Rotation { size_mb_max: 1, backups_max: 2, ..Rotation::default() }),
         ..LogConfig::default()
     };
@@ -179,7 +185,7 @@ fn a_file_is_rotated_at_its_maximum_size() {
     });
     assert!(logs.flush(LONG));
     assert_eq!(logs.dropped(), 0);
-    let sizes: Vec<_> = fs::read_dir(folder.path())
+    let sizes: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().metadata().unwrap().len())
         .collect();
@@ -194,10 +200,10 @@ fn systemd_is_notified_when_the_member_serves() {
         logging::notify_ready();
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    let mut command = command("systemd_is_notified_when_the_member_serves", folder.path());
+    let mut command = command("systemd_is_notified_when_the_member_serves", dir.path());
     let lines = lines_of(&output(command.env("NOTIFY_SOCKET", &path)));
     let mut received = [0; 16];
     let len = socket.recv(&mut received).unwrap();

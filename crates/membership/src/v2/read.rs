@@ -137,8 +137,8 @@ pub(super) mod tests {
 
     /// Returns the data of a snapshot written by a release of etcd.
     pub(in crate::v2) fn captured(version: &str) -> Vec<u8> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/testdata/captured");
-        let text = fs::read_to_string(folder.join(version).join("raftpb.Snapshot.hex")).unwrap();
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/testdata/captured");
+        let text = fs::read_to_string(dir.join(version).join("raftpb.Snapshot.hex")).unwrap();
         let hex = text.lines().find_map(|line| line.strip_prefix("raftpb.Snapshot ")).unwrap();
         let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
         let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();

@@ -306,8 +306,8 @@ impl Inner {
             }
             Node::Inner(_) => {
                 let next = Node::compact(&mut self.children[first], from, at, kept);
-                let behind = (first + 1 < self.children.len()).then(|| self.bound(first + 1));
-                let next = next.or_else(|| behind.map(Into::into));
+                let after = (first + 1 < self.children.len()).then(|| self.bound(first + 1));
+                let next = next.or_else(|| after.map(Into::into));
                 self.merge_small();
                 next
             }

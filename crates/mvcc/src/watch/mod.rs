@@ -26,7 +26,7 @@
 //! - *Atomic.* All events of a revision are in one response, or in its fragments.
 //! - *Resumable.* A watcher gets every event from its start revision on. It is canceled if that
 //!   revision is compacted.
-//! - *Bookmarkable.* A progress response is queued behind all events up to its revision, and only
+//! - *Bookmarkable.* A progress response is queued after all events up to its revision, and only
 //!   if its watchers have them.
 //!
 //! Guarantees to the member:

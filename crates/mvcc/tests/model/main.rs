@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `state`, `kept`, `answers` | the model: all revisions, compaction and hash, requests |
+//! | `state`, `retained_revisions`, `answers` | the model: all revisions, compaction and hash, requests |
 //! | `requests`, `subject` | random requests; the store with its disk, leases and restarts |
 //! | `sequence` | random sequences: every response, stored byte and lease is compared |
 //! | `scale` | many keys, long histories, mass deletes |
@@ -14,8 +14,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
 mod answers;
-mod kept;
 mod requests;
+mod retained_revisions;
 mod state;
 mod subject;
 

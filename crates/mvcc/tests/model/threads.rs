@@ -122,7 +122,7 @@ fn read(store: &Store, done: &AtomicBool, reads: &AtomicU64, once: fn(&Store, &m
     }
 }
 
-/// Waits until each reader has read once more, so that none is left behind on a busy machine.
+/// Waits until each reader has read once more, so that none lags on a busy machine.
 fn wait_for_all(reads: &[AtomicU64]) {
     let count = |reads: &AtomicU64| reads.load(Ordering::Relaxed);
     let before: Vec<_> = reads.iter().map(count).collect();

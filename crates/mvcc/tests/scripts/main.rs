@@ -14,9 +14,9 @@ mod request;
 use fixture::Fixture;
 use testkit::script::{self, Case};
 
-fn run(folder: &str) {
-    let folder = format!("{}/testdata/{folder}", env!("CARGO_MANIFEST_DIR"));
-    script::run_dir(folder, || {
+fn run(dir: &str) {
+    let dir = format!("{}/testdata/{dir}", env!("CARGO_MANIFEST_DIR"));
+    script::run_dir(dir, || {
         let mut fixture = Fixture::new();
         move |case: &Case| fixture.run(case)
     });

@@ -113,10 +113,10 @@ pub(crate) fn range(words: &Words<'_>) -> RangeRequest {
 pub(crate) fn txn(lines: &[&str]) -> TxnRequest {
     let mut txn = TxnRequest::default();
     let mut rest = lines;
-    while let [line, behind @ ..] = rest {
-        let nested = behind.iter().take_while(|line| line.starts_with("  ")).count();
-        let block: Vec<&str> = behind[..nested].iter().map(|line| &line[2..]).collect();
-        rest = &behind[nested..];
+    while let [line, after @ ..] = rest {
+        let nested = after.iter().take_while(|line| line.starts_with("  ")).count();
+        let block: Vec<&str> = after[..nested].iter().map(|line| &line[2..]).collect();
+        rest = &after[nested..];
         let (branch, operation) = line.split_once(' ').unwrap();
         match branch {
             "if" => txn.compare.push(compare(&Words::new(operation))),

@@ -93,14 +93,14 @@ fn a_watcher_can_be_canceled_while_it_is_synced() {
     let mut client = fixture.client();
     client.watch(&from(2, key("a")));
     let stream = &client.stream;
-    let cancelling = InterceptedHistory(&fixture.log, |step| {
+    let canceling = InterceptedHistory(&fixture.log, |step| {
         if step == ReadStep::End {
             stream.cancel(0).unwrap();
             // Another watcher takes its slot, and must not get its events.
             assert_eq!(stream.create(&key("a")), Ok(Some(1)));
         }
     });
-    assert_eq!(fixture.hub.turn(&cancelling), Ok(HubTurn::Idle));
+    assert_eq!(fixture.hub.turn(&canceling), Ok(HubTurn::Idle));
     assert_eq!(client.read(), ["0 @2: canceled", "1 @2: created"]);
     assert_eq!((fixture.hub.watchers(), fixture.hub.slow_watchers()), (1, 0));
 }

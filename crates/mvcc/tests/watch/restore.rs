@@ -21,17 +21,17 @@ fn watchers_read_the_new_revisions_of_a_snapshot() {
 #[test]
 fn only_watchers_with_compacted_revisions_are_canceled() {
     let fixture = Fixture::new();
-    let (mut synced, mut behind) = (fixture.client(), fixture.client());
+    let (mut synced, mut unsynced) = (fixture.client(), fixture.client());
     synced.watch(&key("quiet"));
     for _ in 0..9 {
         fixture.put("a", "1");
     }
-    behind.watch(&from(5, key("quiet")));
+    unsynced.watch(&from(5, key("quiet")));
     fixture.log.compact(11);
     fixture.receive_snapshot(&[&[put("a", "1")], &[put("a", "1")]]);
     fixture.settle();
     assert_eq!(synced.read(), [""; 0], "the watcher had all up to 10, and 11 is not compacted");
-    assert_eq!(behind.read(), ["0 @0: canceled compacted 11"]);
+    assert_eq!(unsynced.read(), ["0 @0: canceled compacted 11"]);
     fixture.log.compact(14);
     fixture.receive_snapshot(&[&[put("a", "1")], &[put("a", "1")]]);
     fixture.settle();

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_urls_are_refused() {
+    fn invalid_urls_are_rejected() {
         for (url, text) in [
             ("m1:2380", "URL scheme must be http, https, unix, or unixs: m1:2380"),
             ("ftp://m1:2380", "URL scheme must be http, https, unix, or unixs: ftp://m1:2380"),

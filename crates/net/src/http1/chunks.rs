@@ -24,11 +24,11 @@ enum ChunkPosition {
     Size,
     /// In the data of a chunk.
     Data(u64),
-    /// Behind the data.
+    /// After the data.
     DataEnd,
-    /// Behind the last size.
+    /// After the last size.
     Trailer,
-    /// Behind the body.
+    /// After the body.
     End,
 }
 
@@ -155,7 +155,7 @@ fn trailer_length(input: &[u8]) -> Result<Option<usize>, &'static str> {
     trailer_end(&window[..end + 4]).map(Some)
 }
 
-/// Returns the position behind the blank line that ends a trailer. Its values are dropped.
+/// Returns the position after the blank line that ends a trailer. Its values are dropped.
 ///
 /// Compat: as in Go, the fields are those of a head: a line may continue the one before it.
 fn trailer_end(text: &[u8]) -> Result<usize, &'static str> {

@@ -55,7 +55,7 @@ enum RequestPosition {
     Chunked(Chunks),
     /// No further request is read.
     End,
-    /// Behind an upgrade: all bytes pass through.
+    /// After an upgrade: all bytes pass through.
     Upgraded,
 }
 
@@ -145,7 +145,7 @@ impl<S: AsyncRead + Unpin> RequestReader<S> {
     /// Waits for the end of the connection while a response is incomplete. Requests that arrive
     /// meanwhile are buffered up to a bound.
     ///
-    /// Compat: a client that closes its side of the connection behind a request is answered, as by
+    /// Compat: a client that closes its side of the connection after a request is answered, as by
     /// Go. hyper drops a response at the end of its input, so the end is held back for a while. It
     /// is not held back indefinitely: a stream whose client has disconnected must end.
     fn poll_busy(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

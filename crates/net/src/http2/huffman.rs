@@ -72,7 +72,7 @@ impl HuffmanScanner {
     fn scan(&mut self) -> bool {
         let mut found = false;
         while self.count > 0 {
-            // Aligned to the top of 32 bits, with zeros behind the bits that are known.
+            // Aligned to the top of 32 bits, with zeros after the bits that are known.
             let top = (self.bits << (u64::BITS - self.count)) >> 32;
             let length = code_bits(top);
             if length > self.count {

@@ -2,7 +2,7 @@
 //!
 //! h2 gives the connection's window to streams in turn, and each stream takes as much as it has
 //! data for. A client that reads ten responses of 5 MB and watches keys on one connection would
-//! receive events behind all of them:
+//! receive events after all of them:
 //!
 //! ```text
 //!   window update of 4 MB    whole chunks   A 4 MB | B 4 MB | … | J 4 MB | event

@@ -6,7 +6,7 @@
 //! and a handler waits for room before it builds another:
 //!
 //! ```text
-//!   wait_for_room ─► build a response ─► charge ─► hand over ─► sent or cancelled: refunded
+//!   wait_for_room ─► build a response ─► charge ─► hand over ─► sent or canceled: refunded
 //!         ▲                                                                           │
 //!         └───────────────── waits while too many bytes are unsent ◄──────────────────┘
 //! ```
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -43,8 +44,8 @@ pub const UNSENT_GRACE: Duration = Duration::from_secs(5);
 /// The bytes that a connection must take within [`UNSENT_GRACE`] to count as reading. A client that
 /// takes single bytes does not.
 pub const UNSENT_PROGRESS_BYTES: usize = 4 << 20;
-/// Chunks shorter than this are not charged: there are at most as many as streams, each of which
-/// costs a similar amount.
+/// Chunks shorter than this are not charged, so that short responses cost nothing here. A client
+/// may have one of them unread on each of its streams.
 pub const COUNTED_BYTES_MIN: usize = 64 << 10;
 /// The interval at which a connection checks the shared limit again.
 const TOTAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -79,6 +80,11 @@ impl SendBudget {
         }
     }
 
+    /// Returns the bytes that are charged and not sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
     /// Returns whether a long response may be built.
     pub fn has_room(&self) -> bool {
         self.has_own_room() && !self.total.is_full()
@@ -86,7 +92,7 @@ impl SendBudget {
 
     /// Returns whether this connection may have another response, whatever other connections hold.
     fn has_own_room(&self) -> bool {
-        self.bytes.load(Ordering::Acquire) < UNSENT_BYTES_MAX
+        self.unsent_bytes() < UNSENT_BYTES_MAX
     }
 
     /// Waits until a long response may be built.
@@ -117,6 +123,22 @@ impl SendBudget {
     /// Returns whether a response of `bytes` must be dropped, and built again once there is room.
     pub fn must_wait_with(&self, bytes: usize) -> bool {
         bytes >= COUNTED_BYTES_MIN && self.total.is_full()
+    }
+
+    /// Builds a response and charges its body. A long one that finds no room is dropped, and built
+    /// again once there is room.
+    pub async fn build_charged<F>(self: &Arc<Self>, build: impl Fn() -> F) -> Response<Bytes>
+    where
+        F: Future<Output = Response<Bytes>>,
+    {
+        self.wait_for_own_room().await;
+        let mut response = build().await;
+        if self.must_wait_with(response.body().len()) {
+            drop(response);
+            self.wait_for_room().await;
+            response = build().await;
+        }
+        response.map(|body| self.charge(body))
     }
 
     /// Charges a chunk to the budget until its last reference is dropped.
@@ -248,11 +270,38 @@ mod tests {
         assert!(room.as_mut().poll(&mut cx).is_ready());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_long_response_is_built_again_when_there_is_room() {
+        let total = EvictingLimit::with_grace(UNSENT_TOTAL_BYTES_MAX, UNSENT_GRACE);
+        let [full, other] = std::array::from_fn(|_| Arc::new(SendBudget::with_total(&total)));
+        let held = full.charge(Bytes::from(vec![0; UNSENT_TOTAL_BYTES_MAX]));
+        let built = AtomicUsize::default();
+        let respond = |bytes: usize| {
+            other.build_charged(move || {
+                std::future::ready(Response::new(Bytes::from(vec![7; bytes])))
+            })
+        };
+        let short = respond(COUNTED_BYTES_MIN - 1).await;
+        assert_eq!((short.body().len(), other.unsent_bytes()), (COUNTED_BYTES_MIN - 1, 0));
+
+        let mut long = pin!(other.build_charged(|| {
+            built.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Response::new(Bytes::from(vec![7; COUNTED_BYTES_MIN])))
+        }));
+        assert!(timeout(UNSENT_GRACE, long.as_mut()).await.is_err(), "there is no room");
+        assert_eq!((built.load(Ordering::Relaxed), other.unsent_bytes()), (1, 0));
+        drop(held);
+        let long = long.await;
+        assert_eq!((built.load(Ordering::Relaxed), other.unsent_bytes()), (2, COUNTED_BYTES_MIN));
+        drop(long);
+        assert_eq!(other.unsent_bytes(), 0);
+    }
+
     #[test]
     fn short_chunks_are_neither_charged_nor_copied() {
         let budget = Arc::new(SendBudget::default());
         let chunk = Bytes::from(vec![7; COUNTED_BYTES_MIN - 1]);
         assert_eq!(budget.charge(chunk.clone()).as_ptr(), chunk.as_ptr());
-        assert_eq!(budget.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.unsent_bytes(), 0);
     }
 }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_addresses_are_refused() {
+    fn malformed_addresses_are_rejected() {
         let cases = [
             ("", "address : missing port in address"),
             ("localhost", "address localhost: missing port in address"),

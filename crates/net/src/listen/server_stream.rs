@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
+use super::listener::LocalAddr;
 use crate::connection::RemoteAddr;
 use crate::open::ReplayStream;
 
@@ -27,11 +28,14 @@ impl AcceptedSocket {
         }
     }
 
-    /// Returns the local address, over TCP.
-    pub(crate) fn local(&self) -> Option<SocketAddr> {
+    /// Returns the local address.
+    pub(crate) fn local(&self) -> Option<LocalAddr> {
         match self {
-            Self::Tcp(stream, _) => stream.local_addr().ok(),
-            Self::Unix(_) => None,
+            Self::Tcp(stream, _) => stream.local_addr().ok().map(LocalAddr::Tcp),
+            Self::Unix(stream) => {
+                let address = stream.local_addr().ok()?;
+                Some(LocalAddr::Unix(address.as_pathname()?.to_owned()))
+            }
         }
     }
 

@@ -134,7 +134,7 @@ impl Handshake<'_> {
         let admitted = resolver::run_lookup(Purpose::Admit, move || {
             tls.admit(&generation, Some(&chain), Some(origin))
         });
-        // The closure does not panic, and is cancelled only with the runtime.
+        // The closure does not panic, and is canceled only with the runtime.
         admitted.await.unwrap_or_else(|error| {
             let reason = Rejection::Malformed(error.to_string());
             Err(Box::new(RejectedClient { reason, certificate: PeerCertificate::default() }))

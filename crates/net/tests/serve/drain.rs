@@ -86,8 +86,8 @@ async fn the_address_is_free_after_a_drain() {
 
 #[tokio::test]
 async fn a_drain_removes_the_unix_socket() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     let server = Server::listen(&Address::Unix(path.clone()), Config::default());
     assert!(path.exists());
     server.handle.drain(TEST_TIMEOUT).await;

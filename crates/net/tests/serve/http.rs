@@ -23,8 +23,8 @@ async fn one_port_serves_both_protocols() {
 
 #[tokio::test]
 async fn a_unix_socket_serves_both_protocols() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     let server = Server::listen(&Address::Unix(path.clone()), Config::default());
     assert_eq!(server.address(), path.display().to_string());
 

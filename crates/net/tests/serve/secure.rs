@@ -25,23 +25,23 @@ const HALF_A_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 /// Certificate authorities, and the directory with their files.
 struct Issuers {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     servers: Authority,
     clients: Authority,
 }
 
 impl Issuers {
     fn new() -> Issuers {
-        let (folder, servers, clients) =
+        let (dir, servers, clients) =
             (tempfile::tempdir().unwrap(), Authority::new("servers"), Authority::new("clients"));
-        servers.issue(&Subject::default()).write(folder.path(), "server");
-        write(&folder.path().join("ca"), clients.pem().as_bytes());
-        write(&folder.path().join("crl"), &clients.revoke(&[7]));
-        Issuers { folder, servers, clients }
+        servers.issue(&Subject::default()).write(dir.path(), "server");
+        write(&dir.path().join("ca"), clients.pem().as_bytes());
+        write(&dir.path().join("crl"), &clients.revoke(&[7]));
+        Issuers { dir, servers, clients }
     }
 
     fn tls(&self, requires_client_cert: bool) -> ListenerTls {
-        let file = |name: &str| Some(self.folder.path().join(name));
+        let file = |name: &str| Some(self.dir.path().join(name));
         let info = Info {
             cert_file: file("server.pem"),
             key_file: file("server.key"),

@@ -38,7 +38,7 @@ impl InitialCluster {
     }
 }
 
-/// An initial cluster that is refused, with etcd's text.
+/// An initial cluster that is rejected, with etcd's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InitialClusterError {
     /// A URL is invalid.

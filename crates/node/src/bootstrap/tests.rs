@@ -252,8 +252,8 @@ fn the_resolve_deadline_holds_for_all_pairs_together() {
     };
     let (configured, running) = (members(["a", "b", "c"]), members(["x", "y", "z"]));
     let resolver = HostResolver::with_wait(&resolve, wait);
-    let refused = adopt_running_ids(&configured, ClusterId(1), &running, &resolver)
+    let rejected = adopt_running_ids(&configured, ClusterId(1), &running, &resolver)
         .expect_err("unknown hosts");
-    assert!(refused.to_string().contains("no such host"), "{refused}");
+    assert!(rejected.to_string().contains("no such host"), "{rejected}");
     assert_eq!(lookups.get(), 5 + 3, "five retries in all, and one lookup for each pair");
 }

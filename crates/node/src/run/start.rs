@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use api::{Grpc, Http};
 use config::{Config, ProfilesBy};
 use env::{OsClock, OsDisk, OsRandom};
-use net::{Dialer, ProxySettings, Runtimes};
+use net::{Dialer, Runtimes};
 use peer::PeerTransport;
 use prometheus::Registry;
 use server::metrics::Metrics;
@@ -118,7 +118,7 @@ fn start_transport(
 ) -> Result<Arc<PeerTransport>, StartError> {
     let dialer = Dialer {
         local: config.peer.local_address,
-        proxies: Arc::new(proxies()),
+        proxies: Arc::new(settings::proxies("peers")),
         ..Dialer::new(dial_tls, config.raft.dial_timeout())
     };
     let settings = peer::Config {
@@ -129,20 +129,6 @@ fn start_transport(
     };
     let transport = PeerTransport::start(settings, registry).map_err(StartError::Transport)?;
     Ok(Arc::new(transport))
-}
-
-/// Reads the proxies for connections to peers from the environment.
-fn proxies() -> ProxySettings {
-    let (settings, errors) = ProxySettings::from_variables(|name| std::env::var(name).ok());
-    for error in errors {
-        tracing::warn!(%error, "ignored a proxy of the environment; peers are reached directly");
-    }
-    for (scheme, proxy) in ["http", "https"].into_iter().zip(settings.proxies()) {
-        if let Some(proxy) = proxy {
-            tracing::info!(scheme, %proxy, "peers are reached through a proxy of the environment");
-        }
-    }
-    settings
 }
 
 fn start_member(

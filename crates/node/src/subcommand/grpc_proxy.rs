@@ -128,10 +128,10 @@ fn generated(flags: &ProxyFlags, info: Info) -> Result<Info, tls::SelfSignedErro
     if !flags.auto_tls || !info.is_empty() || info.trusted_ca_file.is_some() {
         return Ok(info);
     }
-    let folder = Path::new(&flags.data_dir).join("fixtures").join("proxy");
+    let dir = Path::new(&flags.data_dir).join("fixtures").join("proxy");
     let host = gocompat::split_host_port(&flags.listen_addr).map_or("", |(host, _)| host);
     let years = flags.self_signed_cert_validity;
-    let made = tls::generate_self_signed(&folder, &[host.to_owned()], years)?;
+    let made = tls::generate_self_signed(&dir, &[host.to_owned()], years)?;
     let Info { suites, versions, crl_file, .. } = info;
     Ok(Info { suites, versions, crl_file, ..made })
 }
@@ -213,7 +213,7 @@ fn settings(
     let info = members.unwrap_or_default();
     let over_http1 = Info { protocol: Protocol::Http1, ..info.clone() };
     let tls = ClientTls::load("proxy-client", info.clone(), metrics)?;
-    refuse_name(&info)?;
+    reject_name(&info)?;
     if flags.insecure_skip_tls_verify {
         tracing::warn!(
             "--insecure-skip-tls-verify was given, this grpc proxy process skips authentication of etcd server TLS certificates. This option should be enabled only for testing purposes."
@@ -227,6 +227,7 @@ fn settings(
         tls: Arc::new(tls),
         secure_by_default: is_secure,
         dial_timeout: DIAL_TIMEOUT,
+        proxies: Arc::new(crate::settings::proxies("members").for_grpc()),
         keepalive_time: positive(flags.dial_keepalive_time),
         keepalive_timeout: keepalive_timeout(flags.dial_keepalive_timeout),
         keepalive_when_idle: flags.permit_without_stream,
@@ -258,9 +259,9 @@ fn profiles(flags: &ProxyFlags, args: &[String]) -> Option<Profiles> {
     Some(Profiles::new(args.to_vec()))
 }
 
-/// Refuses a certificate with a common name: members would take it for the name of the user of
+/// Rejects a certificate with a common name: members would take it for the name of the user of
 /// every client.
-fn refuse_name(info: &Info) -> Result<(), Failure> {
+fn reject_name(info: &Info) -> Result<(), Failure> {
     let Some(file) = info.cert_file.clone() else { return Ok(()) };
     let pem = match std::fs::read(&file) {
         Ok(pem) => pem,
@@ -351,20 +352,20 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_cannot_be_checked_for_a_name_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("client.pem");
+    fn a_certificate_that_cannot_be_checked_for_a_name_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("client.pem");
         let info = Info { cert_file: Some(file.clone()), ..Info::default() };
-        let refusal = || refuse_name(&info).unwrap_err().to_string();
-        assert_eq!(refusal(), format!("open {}: no such file or directory", file.display()));
+        let rejection = || reject_name(&info).unwrap_err().to_string();
+        assert_eq!(rejection(), format!("open {}: no such file or directory", file.display()));
         let begin = "-----BEGIN CERTIFICATE-----";
         for (pem, reason) in [
             ("no certificate".to_owned(), "tls: failed to find any PEM data"),
             (format!("{begin}\nAAAA\n-----END CERTIFICATE-----\n"), "x509: malformed certificate"),
         ] {
             std::fs::write(&file, pem).unwrap();
-            let refusal = refusal();
-            assert!(refusal.contains(reason), "{refusal}");
+            let rejection = rejection();
+            assert!(rejection.contains(reason), "{rejection}");
         }
     }
 }

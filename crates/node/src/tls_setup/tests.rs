@@ -13,17 +13,17 @@ struct CertDir(tempfile::TempDir);
 
 impl CertDir {
     fn new() -> CertDir {
-        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
-        authority.issue(&Subject::default()).write(folder.path(), "m1");
-        write(&folder.path().join("ca.pem"), authority.pem().as_bytes());
-        CertDir(folder)
+        let (dir, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
+        authority.issue(&Subject::default()).write(dir.path(), "m1");
+        write(&dir.path().join("ca.pem"), authority.pem().as_bytes());
+        CertDir(dir)
     }
 
     /// Returns the configuration for flags, where `{}` is the directory.
     fn config(&self, flags: &[&str]) -> Config {
-        let folder = self.0.path().display().to_string();
-        let flags = flags.iter().map(|flag| flag.replace("{}", &folder));
-        let args = ["bowline".to_owned(), format!("--data-dir={folder}/data")].into_iter();
+        let dir = self.0.path().display().to_string();
+        let flags = flags.iter().map(|flag| flag.replace("{}", &dir));
+        let args = ["bowline".to_owned(), format!("--data-dir={dir}/data")].into_iter();
         let args = args.chain(flags).map(OsString::from);
         parse(args, [], &HOST_INFO).expect("valid flags").config
     }
@@ -41,15 +41,15 @@ const PAIR: [&str; 2] = ["--peer-cert-file={}/m1.pem", "--peer-key-file={}/m1.ke
 
 #[test]
 fn a_peer_port_uses_tls_if_its_url_is_secure() {
-    let folder = CertDir::new();
-    let plain = folder.load(&PAIR).unwrap();
+    let dir = CertDir::new();
+    let plain = dir.load(&PAIR).unwrap();
     assert!(matches!(plain.peer_port(PortTls::Plain), TlsMode::Disabled));
-    let secure = folder.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
+    let secure = dir.load(&[PAIR[0], PAIR[1], SECURE]).unwrap();
     let TlsMode::Required(tls) = secure.peer_port(PortTls::Tls) else { panic!("no TLS") };
     assert!(tls.checks_origin && tls.server.listener() == "peer");
     assert!(matches!(secure.peer_port(PortTls::Plain), TlsMode::Disabled));
     let skips = [PAIR[0], PAIR[1], SECURE, "--peer-skip-client-san-verification"];
-    let TlsMode::Required(tls) = folder.load(&skips).unwrap().peer_port(PortTls::Tls) else {
+    let TlsMode::Required(tls) = dir.load(&skips).unwrap().peer_port(PortTls::Tls) else {
         panic!("no TLS")
     };
     assert!(!tls.checks_origin);
@@ -57,30 +57,33 @@ fn a_peer_port_uses_tls_if_its_url_is_secure() {
 
 #[test]
 fn peer_auto_tls_trusts_all_peers() {
-    let folder = CertDir::new();
-    let made = folder.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
+    let dir = CertDir::new();
+    let made = dir.load(&[SECURE, "--peer-auto-tls", "--peer-client-cert-auth"]).unwrap();
     let info = made.client_tls.info();
-    assert_eq!(info.cert_file, Some(folder.0.path().join("data/fixtures/peer/cert.pem")));
+    assert_eq!(info.cert_file, Some(dir.0.path().join("data/fixtures/peer/cert.pem")));
     assert!(info.insecure_skip_verify && !info.requires_client_cert());
     assert!(matches!(made.peer_port(PortTls::Tls), TlsMode::Required(_)));
 }
 
 #[test]
-fn missing_and_bad_files_are_refused() {
-    let folder = CertDir::new();
-    let refused = |flags: &[&str]| folder.load(flags).err().expect("refused");
+fn missing_and_bad_files_are_rejected() {
+    let dir = CertDir::new();
+    let rejected = |flags: &[&str]| dir.load(flags).err().expect("rejected");
     assert_eq!(
-        refused(&[SECURE]),
+        rejected(&[SECURE]),
         "cannot listen on TLS for 127.0.0.1:2380: KeyFile and CertFile are not presented"
     );
     assert_eq!(
-        refused(&[SECURE, PAIR[0]]),
+        rejected(&[SECURE, PAIR[0]]),
         "KeyFile and CertFile must both be present[key: , cert: {}/m1.pem]"
     );
     // Even if no URL uses TLS.
-    assert_eq!(refused(&["--peer-trusted-ca-file={}/no"]), "open {}/no: no such file or directory");
     assert_eq!(
-        refused(&[
+        rejected(&["--peer-trusted-ca-file={}/no"]),
+        "open {}/no: no such file or directory"
+    );
+    assert_eq!(
+        rejected(&[
             PAIR[0],
             PAIR[1],
             "--peer-cert-allowed-cn=a,b",
@@ -89,7 +92,7 @@ fn missing_and_bad_files_are_refused() {
         "AllowedCNs and AllowedHostnames are mutually exclusive (cns=[\"a\" \"b\"], hostnames=[\"h\"])"
     );
     assert_eq!(
-        refused(&["--peer-auto-tls", "--self-signed-cert-validity=0"]),
+        rejected(&["--peer-auto-tls", "--self-signed-cert-validity=0"]),
         "failed to get peer self-signed certs: selfSignedCertValidity is invalid,it should be greater than 0"
     );
 }

@@ -5,8 +5,8 @@
 //!   open_stream   a long exchange, over a new connection             streams, snapshots
 //! ```
 //!
-//! Invariants: a connection ends when its user drops it, so a cancelled request leaves nothing
-//! behind; a bounded number of idle connections is kept for a short time; the caller bounds the
+//! Invariants: a connection ends when its user drops it, so a canceled request leaves none
+//! open; a bounded number of idle connections is kept for a short time; the caller bounds the
 //! response. Redirects are returned, not followed.
 
 mod body;
@@ -73,13 +73,13 @@ fn innermost(error: &hyper::Error) -> String {
 
 /// A complete response.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct PeerReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Reply {
+impl PeerReply {
     /// Returns the body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -111,7 +111,7 @@ impl Client {
         url: &PeerUrl,
         request: Request<Bytes>,
         answer_bytes_max: usize,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<PeerReply, RequestError> {
         let may_repeat = request.extensions().get::<NotRetryable>().is_none();
         if may_repeat && let Some(mut connection) = self.take_idle(url) {
             match connection.exchange(url, request.clone(), answer_bytes_max).await {
@@ -159,7 +159,7 @@ impl Client {
     }
 
     /// Keeps a connection for the next request, if possible.
-    fn recycle(&self, url: &PeerUrl, connection: ClientConnection, reply: Reply) -> Reply {
+    fn recycle(&self, url: &PeerUrl, connection: ClientConnection, reply: PeerReply) -> PeerReply {
         let mut idle = self.idle.lock();
         if idle.len() >= IDLE_URLS_MAX {
             idle.retain(|_, waiting| waiting.iter().any(IdleConnection::is_fresh));
@@ -218,11 +218,11 @@ impl ClientConnection {
         url: &PeerUrl,
         request: Request<Bytes>,
         bytes_max: usize,
-    ) -> Result<Reply, RequestError> {
+    ) -> Result<PeerReply, RequestError> {
         let response = self.send(url, request.map(RequestBody::Whole)).await?;
         let (parts, body) = response.into_parts();
         let body = collect(body, bytes_max).await?;
-        Ok(Reply { status: parts.status, headers: parts.headers, body })
+        Ok(PeerReply { status: parts.status, headers: parts.headers, body })
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use net::ProxySettings;
+use testkit::waiting::TIMEOUT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -28,6 +29,20 @@ async fn answer(listener: &TcpListener) -> String {
     String::from_utf8(head).unwrap()
 }
 
+/// Sends a request, and answers it. Returns the reply and the head of the request.
+async fn exchange(
+    client: &Client,
+    url: &PeerUrl,
+    request: Request<Bytes>,
+    listener: &TcpListener,
+) -> (PeerReply, String) {
+    // A request that fails would leave the listener waiting for a connection.
+    let request = async { client.request(url, request, 16).await.unwrap() };
+    let both = async { tokio::join!(request, answer(listener)) };
+    let exchanged = tokio::time::timeout(TIMEOUT, both).await;
+    exchanged.unwrap_or_else(|_| panic!("timed out after {TIMEOUT:?} waiting for a reply"))
+}
+
 /// Go sends the same line and headers for this URL and proxy.
 #[tokio::test]
 async fn a_proxy_gets_the_whole_url_and_its_login() {
@@ -36,8 +51,8 @@ async fn a_proxy_gets_the_whole_url_and_its_login() {
     let client = Client::new(dialer(&proxy));
     let url = PeerUrl::parse("http://m1.test:2380").unwrap();
     let request = Request::get("/raft/probing?x=1").body(Bytes::new()).unwrap();
-    let (reply, head) = tokio::join!(client.request(&url, request, 16), answer(&listener));
-    assert_eq!(reply.unwrap().text(), "ok");
+    let (reply, head) = exchange(&client, &url, request, &listener).await;
+    assert_eq!(reply.text(), "ok");
     let mut lines = head.lines();
     assert_eq!(lines.next(), Some("GET http://m1.test:2380/raft/probing?x=1 HTTP/1.1"));
     let headers: Vec<&str> = lines.collect();
@@ -52,8 +67,8 @@ async fn a_peer_that_is_reached_directly_gets_the_path() {
     let client = Client::new(dialer("http://u:secret@192.0.2.1:3128"));
     let url = PeerUrl::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     let request = Request::get("/version").body(Bytes::new()).unwrap();
-    let (reply, head) = tokio::join!(client.request(&url, request, 16), answer(&listener));
-    assert_eq!(reply.unwrap().text(), "ok");
+    let (reply, head) = exchange(&client, &url, request, &listener).await;
+    assert_eq!(reply.text(), "ok");
     assert_eq!(head.lines().next(), Some("GET /version HTTP/1.1"));
     assert!(!head.contains("Proxy-Authorization"), "{head}");
 }

@@ -53,7 +53,7 @@ fn cost(message: &[u8]) -> Result<u64, StreamError> {
     Ok(cost)
 }
 
-/// Visits all length-delimited fields. Stops at malformed ones, which the decoder will refuse.
+/// Visits all length-delimited fields. Stops at malformed ones, which the decoder will reject.
 fn each_field(
     mut bytes: &[u8],
     mut visit: impl FnMut(u32, &[u8]) -> Result<(), StreamError>,

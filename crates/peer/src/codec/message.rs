@@ -67,7 +67,7 @@ impl MessageDecoder {
         cost::decode(bytes, self.bytes_max).map(Some)
     }
 
-    /// Returns the bytes behind the last message.
+    /// Returns the bytes after the last message.
     pub(crate) fn into_rest(self) -> Bytes {
         self.buffer.into_rest()
     }

@@ -91,11 +91,11 @@ impl Peer {
 
     /// Sends a snapshot: a message and its database.
     pub(crate) fn send_snapshot(&self, message: Message, database: impl SnapshotDatabase) {
-        // Cancelled with the peer, but the outcome is reported in any case.
-        let mut cancelled = self.cancel_snapshots.subscribe();
+        // Canceled with the peer, but the outcome is reported in any case.
+        let mut canceled = self.cancel_snapshots.subscribe();
         let ended = async move {
             // Fails when the sender is dropped, which is the signal.
-            let _ = cancelled.changed().await;
+            let _ = canceled.changed().await;
         };
         self.background.spawn(snapshot::send(Arc::clone(&self.context), message, database, ended));
     }

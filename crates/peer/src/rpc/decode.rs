@@ -8,7 +8,7 @@ use serde::Deserialize;
 use server::{PeerHash, PeerRequestError};
 
 use super::RemoteCluster;
-use crate::client::Reply;
+use crate::client::PeerReply;
 use crate::headers::{self, CLUSTER_ID, Incompatible};
 
 #[derive(Deserialize)]
@@ -19,11 +19,11 @@ pub(super) struct VersionsJson {
     pub(super) etcdcluster: String,
 }
 
-pub(super) fn json<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, PeerRequestError> {
+pub(super) fn json<'a, T: Deserialize<'a>>(reply: &'a PeerReply) -> Result<T, PeerRequestError> {
     serde_json::from_slice(&reply.body).map_err(|error| PeerRequestError::Failed(error.to_string()))
 }
 
-pub(super) fn cluster(reply: &Reply) -> Result<RemoteCluster, String> {
+pub(super) fn cluster(reply: &PeerReply) -> Result<RemoteCluster, String> {
     let members = serde_json::from_slice(&reply.body).map_err(|error| error.to_string())?;
     let id = headers::text(&reply.headers, &CLUSTER_ID).and_then(headers::id);
     Ok(RemoteCluster { id: ClusterId(id.ok_or("failed to parse cluster ID")?), members })
@@ -47,7 +47,7 @@ struct HashHeaderJson {
     revision: i64,
 }
 
-pub(super) fn hash(reply: &Reply) -> Result<PeerHash, PeerRequestError> {
+pub(super) fn hash(reply: &PeerReply) -> Result<PeerHash, PeerRequestError> {
     let (text, status) = (reply.text(), reply.status);
     let has_error = |error: &dyn std::fmt::Display| text.contains(&error.to_string());
     match status {
@@ -70,7 +70,7 @@ pub(super) fn hash(reply: &Reply) -> Result<PeerHash, PeerRequestError> {
 }
 
 pub(super) fn lease_response<T: prost::Message + Default>(
-    reply: &Reply,
+    reply: &PeerReply,
 ) -> Result<T, PeerRequestError> {
     match reply.status {
         StatusCode::OK => T::decode(reply.body.clone())
@@ -89,7 +89,7 @@ pub(super) fn lease_mismatch(what: &str) -> PeerRequestError {
     PeerRequestError::Failed(format!("lease: {what} id mismatch"))
 }
 
-pub(super) fn promoted(reply: &Reply) -> Result<Vec<Member>, PeerRequestError> {
+pub(super) fn promoted(reply: &PeerReply) -> Result<Vec<Member>, PeerRequestError> {
     let text = reply.text();
     let unknown = || PeerRequestError::Failed(format!("member promote: unknown error({text})"));
     match reply.status {

@@ -34,7 +34,7 @@ use types::{LeaseId, MemberId};
 
 pub(crate) use self::decode::LEASE_TIMEOUT;
 use self::decode::{VersionsJson, cluster, hash, json, lease_mismatch, lease_response, promoted};
-use crate::client::{Client, NotRetryable, Reply};
+use crate::client::{Client, NotRetryable, PeerReply};
 use crate::headers::{self, CLUSTER_ID};
 use crate::peers::url_picker::PeerUrl;
 
@@ -90,7 +90,7 @@ impl PeerRpcClient {
         PeerRpcClient { client, background }
     }
 
-    /// Returns the members of the cluster behind these URLs. Each URL gets the same time.
+    /// Returns the members of the cluster at these URLs. Each URL gets the same time.
     pub fn members(&self, urls: &[String], within_each: Duration) -> PeerResponse<RemoteCluster> {
         self.members_with(urls, within_each, true)
     }
@@ -241,7 +241,7 @@ impl PeerRpcClient {
         within: Duration,
         bytes_max: usize,
         request: Request<Bytes>,
-        read: impl Fn(&Reply) -> Result<T, PeerRequestError> + Send + 'static,
+        read: impl Fn(&PeerReply) -> Result<T, PeerRequestError> + Send + 'static,
     ) -> PeerResponse<T> {
         let (client, urls) = (self.client.clone(), urls.to_vec());
         let response = async move {
@@ -279,7 +279,7 @@ impl<T> Future for SpawnedCall<T> {
     type Output = Result<T, PeerRequestError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The task is cancelled only when the thread stops.
+        // The task is canceled only when the thread stops.
         let stopped = |_| Err(PeerRequestError::Failed("the transport is stopped".to_owned()));
         Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(stopped))
     }
@@ -310,7 +310,7 @@ async fn request_url(
     url: &str,
     request: Request<Bytes>,
     bytes_max: usize,
-) -> Result<Reply, PeerRequestError> {
+) -> Result<PeerReply, PeerRequestError> {
     let url = PeerUrl::parse(url).map_err(|error| PeerRequestError::Failed(error.to_string()))?;
     let reply = client.request(&url, request, bytes_max).await;
     reply.map_err(|error| PeerRequestError::Failed(error.to_string()))

@@ -1,4 +1,4 @@
-//! Ways to a peer that need no stream: each message or snapshot is a request of its own.
+//! Sends to a peer without a stream: each message or snapshot is a request of its own.
 
 pub(crate) mod pipeline;
 mod reply;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::client::{Reply, RequestError};
+use crate::client::{PeerReply, RequestError};
 use crate::headers::{self, CLUSTER_ID, Incompatible};
 use crate::peers::context::PeerContext;
 use crate::peers::url_picker::PeerUrl;
@@ -30,7 +30,7 @@ pub(crate) enum PostError {
 /// Returns an error unless the peer accepted the post.
 pub(crate) fn check_reply(
     context: &PeerContext,
-    reply: &Reply,
+    reply: &PeerReply,
     url: &PeerUrl,
     path: &str,
 ) -> Result<(), PostError> {
@@ -45,7 +45,7 @@ pub(crate) fn check_reply(
     }
 }
 
-fn precondition(context: &PeerContext, reply: &Reply) -> PostError {
+fn precondition(context: &PeerContext, reply: &PeerReply) -> PostError {
     let text = reply.text();
     let line = text.strip_suffix('\n').unwrap_or(&text);
     if line == Incompatible::Version.text() {

@@ -16,7 +16,7 @@ use server::DatabaseImage;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::reply::{ANSWER_BYTES_MAX, PostError, check_reply, on_failure};
-use crate::client::{BodyWriter, Reply, RequestError, body_channel, collect};
+use crate::client::{BodyWriter, PeerReply, RequestError, body_channel, collect};
 use crate::codec::message;
 use crate::peers::context::PeerContext;
 use crate::peers::url_picker::PeerUrl;
@@ -117,7 +117,7 @@ async fn exchange(
     url: &PeerUrl,
     head: BytesMut,
     database: impl SnapshotDatabase,
-) -> Result<Reply, RequestError> {
+) -> Result<PeerReply, RequestError> {
     let (to, body, progress) = body_channel();
     let answer_max = STALL_MAX + Duration::from_secs(database.size() / SAVED_BYTES_MIN);
     let request = context.request(Method::POST, PATH, Some("application/octet-stream"), body);
@@ -139,7 +139,7 @@ async fn exchange(
     let (parts, body) = response.into_parts();
     let body = timeout(ANSWER_TIME_MAX, collect(body, ANSWER_BYTES_MAX)).await;
     let body = body.unwrap_or(Err(RequestError::Timeout))?;
-    Ok(Reply { status: parts.status, headers: parts.headers, body })
+    Ok(PeerReply { status: parts.status, headers: parts.headers, body })
 }
 
 /// Writes the message and the database, on a blocking thread.

@@ -18,15 +18,13 @@ use parking_lot::Mutex;
 use proto::etcdserverpb as pb;
 use raft::{Entry, Message, MessageType};
 use server::{Error, PeerHash, ReceiveError, ReceiveSnapshotError, Transport as _};
-use testkit::waiting::wait_until;
+use testkit::waiting::{TIMEOUT, wait_until};
 use types::{ETCD_VERSION, Index, LeaseId, MemberId, Term};
 
 use crate::local_member::{LocalFuture, LocalMember};
 use crate::{Config, PeerTransport};
 
 pub(super) const CLUSTER: ClusterId = ClusterId(0xc1);
-/// The time limit of anything that should happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A call to the fake member.
 #[derive(Debug, PartialEq)]
@@ -283,7 +281,7 @@ impl TransportFixture {
 
     /// Waits for the next event that matches.
     pub(super) fn next(&self, is_wanted: impl Fn(&Event) -> bool) -> Event {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let event = self.events.recv_timeout(left).expect("timed out waiting for an event");
@@ -328,14 +326,14 @@ impl TransportFixture {
     }
 
     pub(super) fn stop(self) -> SocketAddr {
-        self.transport.stop(PATIENCE);
+        self.transport.stop(TIMEOUT);
         self.address
     }
 
     /// Connects to the fixture's port.
     pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -367,14 +365,14 @@ impl Drop for TransportFixture {
 
 /// Starts members that know each other.
 pub(super) fn cluster<const N: usize>() -> [TransportFixture; N] {
-    let rigs: [TransportFixture; N] =
+    let fixtures: [TransportFixture; N] =
         std::array::from_fn(|n| FixtureConfig::of(n as u64 + 1).start());
-    let members: Vec<Member> = rigs.iter().map(TransportFixture::member).collect();
-    for fixture in &rigs {
+    let members: Vec<Member> = fixtures.iter().map(TransportFixture::member).collect();
+    for fixture in &fixtures {
         fixture.set_members(&members);
         fixture.attach();
     }
-    rigs
+    fixtures
 }
 
 pub(super) fn member(id: u64, urls: &[&str]) -> Member {
@@ -431,7 +429,7 @@ pub(super) fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
     });
     let stream = accepted.unwrap();
     stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     BufReader::new(stream)
 }
 

@@ -13,7 +13,7 @@ use crate::codec::msgapp::MsgAppEncoder;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nX-Server-Version: 3.7.0\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// A member, and the listener of a peer that the test plays.
+/// A member, and the listener of a peer that the test simulates.
 fn with_listener(timeout: Duration) -> (TransportFixture, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

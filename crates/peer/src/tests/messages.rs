@@ -55,12 +55,12 @@ fn a_large_message_arrives() {
 
 #[test]
 fn three_members_exchange_messages() {
-    let rigs: [_; 3] = cluster();
-    for (from, fixture) in (1..).zip(&rigs) {
+    let fixtures: [_; 3] = cluster();
+    for (from, fixture) in (1..).zip(&fixtures) {
         let others = (1..=3).filter(|to| *to != from);
         fixture.transport.send(others.map(|to| heartbeat(from, to, 7)).collect());
     }
-    for (to, fixture) in (1..).zip(&rigs) {
+    for (to, fixture) in (1..).zip(&fixtures) {
         let mut from = [fixture.received().from.0, fixture.received().from.0];
         from.sort_unstable();
         assert!(from.into_iter().eq((1..=3).filter(|from| *from != to)));

@@ -1,5 +1,6 @@
 //! Transports over real sockets, with fake members.
 
+mod black_hole;
 mod fixture;
 mod garbage;
 mod messages;
@@ -7,4 +8,3 @@ mod port;
 mod rpc;
 mod secure;
 mod snapshots;
-mod swallowed;

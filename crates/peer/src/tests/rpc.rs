@@ -8,26 +8,27 @@ use membership::ConfChangeRefusal;
 use membership::reconfig::UnsafeReconfig;
 use proto::etcdserverpb as pb;
 use server::{PeerRequestError, PeerVersions, Transport as _};
+use testkit::waiting::{TIMEOUT, wait_until};
 use types::{LeaseId, MemberId};
 
-use super::fixture::{CLUSTER, FixtureConfig, PATIENCE, accept, cluster, member, read_head};
+use super::fixture::{CLUSTER, FixtureConfig, accept, cluster, member, read_head};
 use crate::wait;
 
 #[test]
 fn members_answer_rpcs() {
     let [one, two] = cluster();
     let of = &two.member();
-    let versions = wait(one.transport.request_versions(of, PATIENCE));
+    let versions = wait(one.transport.request_versions(of, TIMEOUT));
     let expected = PeerVersions { server: "3.7.0".to_owned(), cluster: "3.7.0".to_owned() };
     assert_eq!(versions, Ok(expected));
 
-    let hash = wait(one.transport.request_hash(of, 7, PATIENCE)).unwrap();
+    let hash = wait(one.transport.request_hash(of, 7, TIMEOUT)).unwrap();
     assert_eq!((hash.revision, hash.hash.hash, hash.hash.revision), (50, 12345, 7));
-    let hash = |revision| wait(one.transport.request_hash(of, revision, PATIENCE)).unwrap_err();
+    let hash = |revision| wait(one.transport.request_hash(of, revision, TIMEOUT)).unwrap_err();
     assert_eq!(hash(1), PeerRequestError::Keys(mvcc::Error::Compacted));
     assert_eq!(hash(100), PeerRequestError::Keys(mvcc::Error::FutureRevision));
 
-    let renew = |id| wait(one.transport.request_lease_renewal(of, LeaseId(id), PATIENCE));
+    let renew = |id| wait(one.transport.request_lease_renewal(of, LeaseId(id), TIMEOUT));
     assert_eq!(renew(7), Ok(60));
     let behind = "waiting for node to catch up its applied index has timed out".to_owned();
     assert_eq!(renew(8), Err(PeerRequestError::Timeout(behind)));
@@ -37,7 +38,7 @@ fn members_answer_rpcs() {
 
     let lease = |id| {
         let request = pb::LeaseTimeToLiveRequest { id, keys: true };
-        wait(one.transport.request_lease_ttl(of, request, PATIENCE))
+        wait(one.transport.request_lease_ttl(of, request, TIMEOUT))
     };
     let answer = lease(7).unwrap();
     assert_eq!((answer.ttl, answer.granted_ttl, &answer.keys[0][..]), (55, 60, &b"key"[..]));
@@ -45,7 +46,7 @@ fn members_answer_rpcs() {
 
     let promote = |id, token: Option<&str>| {
         let token = token.map(ToOwned::to_owned);
-        wait(one.transport.request_promotion(of, MemberId(id), token, PATIENCE))
+        wait(one.transport.request_promotion(of, MemberId(id), token, TIMEOUT))
     };
     assert_eq!(promote(3, Some("secret")), Ok(vec![one.member(), two.member()]));
     assert_eq!(promote(3, None), Err(ConfChangeRefusal::IdNotFound.into()));
@@ -61,18 +62,18 @@ fn rpcs_work_before_a_member_is_attached() {
     let joiner = FixtureConfig::of(3).start();
     let rpc = joiner.transport.rpc();
     let urls = ["http://127.0.0.1:1".to_owned(), "nonsense".to_owned(), two.url()];
-    let known = wait(rpc.members(&urls, PATIENCE)).unwrap();
+    let known = wait(rpc.members(&urls, TIMEOUT)).unwrap();
     assert_eq!((known.id, known.members), (CLUSTER, vec![one.member(), two.member()]));
-    assert_eq!(wait(rpc.downgrade_enabled(&urls, PATIENCE)), Ok(true));
-    assert_eq!(wait(rpc.version(&urls, PATIENCE)).unwrap().cluster, "3.7.0");
+    assert_eq!(wait(rpc.downgrade_enabled(&urls, TIMEOUT)), Ok(true));
+    assert_eq!(wait(rpc.version(&urls, TIMEOUT)).unwrap().cluster, "3.7.0");
 
-    let error = wait(rpc.members(&urls[..2], PATIENCE)).unwrap_err();
+    let error = wait(rpc.members(&urls[..2], TIMEOUT)).unwrap_err();
     let text = "could not retrieve cluster information from the given URLs";
     assert_eq!(error, PeerRequestError::Failed(text.to_owned()));
     // A cluster that is not bootstrapped has no members.
     let empty = FixtureConfig::of(4).start();
     empty.attach();
-    let error = wait(rpc.members(&empty.urls(), PATIENCE)).unwrap_err();
+    let error = wait(rpc.members(&empty.urls(), TIMEOUT)).unwrap_err();
     let text = "failed to get raft cluster member(s) from the given URLs";
     assert_eq!(error, PeerRequestError::Failed(text.to_owned()));
 }
@@ -83,12 +84,12 @@ fn a_hash_request_of_another_cluster_is_refused() {
     let other =
         FixtureConfig { cluster: membership::ClusterId(0xc2), ..FixtureConfig::of(2) }.start();
     other.attach();
-    let error = wait(one.transport.request_hash(&other.member(), 7, PATIENCE)).unwrap_err();
+    let error = wait(one.transport.request_hash(&other.member(), 7, TIMEOUT)).unwrap_err();
     assert_eq!(error, PeerRequestError::ClusterIdMismatch);
 }
 
 #[test]
-fn rpcs_time_out_and_are_cancelled_by_a_stop() {
+fn rpcs_time_out_and_are_canceled_by_a_stop() {
     let [one, _] = cluster();
     // Accepts the connection and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -96,9 +97,9 @@ fn rpcs_time_out_and_are_cancelled_by_a_stop() {
     let error = wait(one.transport.request_versions(&of, Duration::from_millis(50))).unwrap_err();
     assert_eq!(error, PeerRequestError::Timeout("context deadline exceeded".to_owned()));
     // A stop cancels the request.
-    drop(one.transport.request_versions(&of, PATIENCE));
+    drop(one.transport.request_versions(&of, TIMEOUT));
     one.transport.stop(Duration::ZERO);
-    let error = wait(one.transport.request_versions(&of, PATIENCE)).unwrap_err();
+    let error = wait(one.transport.request_versions(&of, TIMEOUT)).unwrap_err();
     assert_eq!(error, PeerRequestError::Failed("the transport is stopped".to_owned()));
 }
 
@@ -122,8 +123,9 @@ fn a_request_on_a_closed_idle_connection_is_retried() {
         second.get_mut().write_all(answer).unwrap();
     });
     for _ in 0..3 {
-        let versions = wait(one.transport.request_versions(&of, PATIENCE)).unwrap();
+        let versions = wait(one.transport.request_versions(&of, TIMEOUT)).unwrap();
         assert_eq!(versions.server, "3.7.0");
     }
+    wait_until("the other member has answered all requests", || other.is_finished());
     other.join().unwrap();
 }

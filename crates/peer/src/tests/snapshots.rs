@@ -106,7 +106,7 @@ fn a_snapshot_to_a_stopped_peer_is_reported_as_failed() {
 }
 
 #[test]
-fn a_snapshot_is_cancelled_when_the_peer_is_removed() {
+fn a_snapshot_is_canceled_when_the_peer_is_removed() {
     let one = FixtureConfig::of(1).start();
     one.attach();
     // Accepts connections and reads nothing.

@@ -79,7 +79,11 @@ fn threads_are_served_as_a_profile_and_as_text() {
         assert!(threads > 1, "{threads}");
         assert_eq!(crate::pprof::tests::text(&profile, profile.sample_type[0].kind), name);
         assert!(text(&get(name, "debug=2")).starts_with("threads: "));
-        assert_eq!(get(name, "seconds=1").status(), StatusCode::BAD_REQUEST);
+        let delta = get(name, "seconds=1");
+        let expected = format!("attachment; filename=\"{name}-delta\"");
+        assert_eq!(header(&delta, header::CONTENT_DISPOSITION), Some(expected.as_str()));
+        assert!(decode(delta.body()).duration_nanos >= 1_000_000_000);
+        assert_eq!(get(name, "seconds=x").status(), StatusCode::BAD_REQUEST);
     }
 }
 

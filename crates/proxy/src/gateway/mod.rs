@@ -109,7 +109,7 @@ impl Gateway {
             true => settings.endpoints.iter().map(|url| record(url)).collect::<Result<_, _>>()?,
             false => settings.discovered.iter().map(|found| found.record.clone()).collect(),
         };
-        refuse_loop(&settings.listen_addr, &remotes)?;
+        reject_loop(&settings.listen_addr, &remotes)?;
         if remotes.is_empty() {
             return Err(GatewayError::NoEndpoints);
         }
@@ -268,8 +268,8 @@ fn address(record: &SrvRecord) -> String {
     join_host_port(record.target.trim_end_matches('.'), record.port)
 }
 
-/// Refuses unknown hosts, and endpoints that are the gateway itself.
-fn refuse_loop(listen: &str, remotes: &[SrvRecord]) -> Result<(), GatewayError> {
+/// Rejects unknown hosts, and endpoints that are the gateway itself.
+fn reject_loop(listen: &str, remotes: &[SrvRecord]) -> Result<(), GatewayError> {
     let (host, port) =
         split_host_port(listen).ok_or_else(|| GatewayError::ListenAddress(listen.to_owned()))?;
     let own = resolve(host).ok_or_else(|| GatewayError::ListenHost(host.to_owned()))?;

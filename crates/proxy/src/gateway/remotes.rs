@@ -1,4 +1,4 @@
-//! The members behind a gateway, and which of them serves the next connection.
+//! The members that a gateway forwards to, and the selection of one for the next connection.
 //!
 //! ```text
 //!   priority 1   weight 3  a     active      three of four connections go to a, one to b;
@@ -18,7 +18,7 @@ use discovery::srv::SrvRecord;
 /// As in etcd.
 const UNWEIGHTED_ONE_IN: u32 = 100;
 
-/// A member behind the gateway.
+/// A member that the gateway forwards to.
 #[derive(Debug)]
 pub(super) struct Remote {
     record: SrvRecord,
@@ -36,12 +36,12 @@ impl Remote {
         &self.address
     }
 
-    /// Takes it out of the choice.
+    /// Excludes the remote from selection.
     pub(super) fn deactivate(&self) {
         self.inactive.store(true, Ordering::Relaxed);
     }
 
-    /// Brings it back into the choice.
+    /// Makes the remote selectable again.
     pub(super) fn activate(&self) {
         self.inactive.store(false, Ordering::Relaxed);
     }
@@ -51,11 +51,11 @@ impl Remote {
     }
 }
 
-/// All members behind the gateway.
+/// All members that the gateway forwards to.
 #[derive(Debug)]
 pub(super) struct Remotes {
     all: Vec<Arc<Remote>>,
-    /// Counts choices, for taking turns.
+    /// Counts selections, for taking turns.
     turn: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl Remotes {
         Remotes { all, turn: AtomicUsize::new(0) }
     }
 
-    /// Returns the remotes that are out of the choice.
+    /// Returns the remotes that are excluded from selection.
     pub(super) fn inactive(&self) -> Vec<Arc<Remote>> {
         self.all.iter().filter(|remote| !remote.is_active()).cloned().collect()
     }

@@ -7,6 +7,7 @@ use proto::etcdserverpb::{
     LeaseRevokeRequest, LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 use rpc::etcdserverpb::lease_server::{Lease, LeaseServer};
+use testkit::waiting::TIMEOUT;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::wrappers::TcpListenerStream;
@@ -15,8 +16,6 @@ use tonic::{Request, Response, Streaming};
 use super::*;
 use crate::upstream::tests::upstream;
 
-/// The time for what takes milliseconds.
-const SOON: Duration = Duration::from_secs(3);
 /// A lease that the fake member refuses to renew.
 const REFUSED: i64 = 1;
 /// A lease that the fake member renews.
@@ -99,7 +98,7 @@ fn unconnected() -> KeepAlives {
 }
 
 async fn next(renewals: &mut Renewals) -> Answer {
-    timeout(SOON, renewals.next()).await.expect("timed out waiting for the answer to a renewal")
+    timeout(TIMEOUT, renewals.next()).await.expect("timed out waiting for the answer to a renewal")
 }
 
 #[tokio::test]

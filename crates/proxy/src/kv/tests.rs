@@ -1,16 +1,22 @@
 use grpc::Code;
 use proto::mvccpb::KeyValue;
+use testkit::waiting::TIMEOUT;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
 use crate::context::own_metadata;
-use crate::fake_member::{FakeMember, ReceivedCall, WAIT};
+use crate::tests::fake_member::{self, FakeMember, ReceivedCall};
 use crate::watch::Watches;
 
 fn proxy(member: &FakeMember) -> Arc<KvProxy> {
+    proxy_to(member.upstream(), false)
+}
+
+/// Returns a proxy whose answers are `ordered` or not.
+fn proxy_to(upstream: Upstream, ordered: bool) -> Arc<KvProxy> {
     let metrics = Arc::new(Metrics::new(&prometheus::Registry::new()).unwrap());
-    Arc::new(KvProxy::new(member.upstream(), Namespace::default(), false, metrics, None))
+    Arc::new(KvProxy::new(upstream, Namespace::default(), ordered, metrics, None))
 }
 
 /// Returns a proxy with the leasing prefix `l/`, whose session never starts: the member does not
@@ -51,7 +57,7 @@ async fn value(read: JoinHandle<Result<Arc<RangeResponse>, Status>>) -> Bytes {
 }
 
 async fn ended<T>(call: JoinHandle<T>) -> T {
-    timeout(WAIT, call).await.expect("timed out waiting for the end of a call").unwrap()
+    timeout(TIMEOUT, call).await.expect("timed out waiting for the end of a call").unwrap()
 }
 
 #[tokio::test]
@@ -61,6 +67,62 @@ async fn a_read_that_a_member_could_not_answer_is_retried() {
     member.next("Range").await.refuse(Code::Unavailable);
     member.next("Range").await.answer(&range_response("1", 5));
     assert_eq!(value(reading).await, "1");
+}
+
+/// Reads `k` from a member, past the cache.
+fn read_from_member(kv: &Arc<KvProxy>) -> JoinHandle<Result<RangeResponse, Status>> {
+    let kv = Arc::clone(kv);
+    tokio::spawn(async move {
+        let request =
+            RangeRequest { key: "k".into(), serializable: true, ..RangeRequest::default() };
+        kv.read(&own_metadata(), request).await
+    })
+}
+
+/// `--experimental-serializable-ordering`.
+#[tokio::test]
+async fn an_answer_older_than_one_before_is_not_passed_on_if_answers_are_ordered() {
+    let (mut one, mut other) = (FakeMember::start().await, FakeMember::start().await);
+    let kv = proxy_to(fake_member::upstream(&[&one.address, &other.address]), true);
+    let mut answer = async |value, revision| {
+        let call = tokio::select! {
+            call = one.next("Range") => call,
+            call = other.next("Range") => call,
+        };
+        call.answer(&range_response(value, revision));
+    };
+    let first = read_from_member(&kv);
+    answer("new", 7).await;
+    assert_eq!(ended(first).await.unwrap().kvs[0].value, "new");
+    let second = read_from_member(&kv);
+    answer("old", 5).await;
+    answer("new", 7).await;
+    assert_eq!(ended(second).await.unwrap().kvs[0].value, "new");
+}
+
+#[tokio::test]
+async fn an_answer_may_be_older_than_one_before_by_default() {
+    let mut member = FakeMember::start().await;
+    let kv = proxy(&member);
+    for (value, revision) in [("new", 7), ("old", 5)] {
+        let reading = read_from_member(&kv);
+        member.next("Range").await.answer(&range_response(value, revision));
+        assert_eq!(ended(reading).await.unwrap().kvs[0].value, value);
+    }
+}
+
+#[tokio::test]
+async fn an_ordered_read_fails_if_every_answer_is_older_than_one_before() {
+    let mut member = FakeMember::start().await;
+    let kv = proxy_to(member.upstream(), true);
+    let first = read_from_member(&kv);
+    member.next("Range").await.answer(&range_response("new", 7));
+    ended(first).await.unwrap();
+    let second = read_from_member(&kv);
+    for _ in 0..ORDERING_ROUNDS {
+        member.next("Range").await.answer(&range_response("old", 5));
+    }
+    assert_eq!(ended(second).await.unwrap_err(), errors::no_greater_revision());
 }
 
 #[tokio::test]
@@ -86,7 +148,7 @@ async fn value_after_a_write_without_result(
     let early = read(&kv);
     member.next("Range").await.answer(&range_response("old", 5));
     assert_eq!(value(early).await, "old");
-    // Answered behind the end of the write, with the value before it. Linearizable, since a
+    // Answered after the end of the write, with the value before it. Linearizable, since a
     // serializable read would be answered from the cache.
     let late = {
         let kv = Arc::clone(&kv);
@@ -117,10 +179,10 @@ async fn a_write_that_fails_invalidates_again() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_cancelled_invalidates_again() {
+async fn a_write_that_is_canceled_invalidates_again() {
     let cancel = async |writing: JoinHandle<Result<PutResponse, Status>>, _| {
         writing.abort();
-        assert!(timeout(WAIT, writing).await.unwrap().unwrap_err().is_cancelled());
+        assert!(timeout(TIMEOUT, writing).await.unwrap().unwrap_err().is_cancelled());
     };
     assert_eq!(value_after_a_write_without_result(cancel).await, "new");
 }

@@ -125,7 +125,7 @@ impl Leasing {
         self.shared.keys.view(|view| evaluate::transaction(request, view))
     }
 
-    /// Notes the header of an answer of a member. Answers from memory are not older.
+    /// Records the revision in a member's response header. Answers from memory are not older.
     pub(crate) fn record_revision(&self, header: &ResponseHeader) {
         self.shared.keys.record_revision(header);
     }

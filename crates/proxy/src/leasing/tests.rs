@@ -48,12 +48,12 @@ impl Store {
     }
 
     fn holds(&self, compare: &Compare) -> bool {
-        assert!(compare.range_end.is_empty(), "ranges are not modelled");
+        assert!(compare.range_end.is_empty(), "ranges are not modeled");
         let found = self.keys.get(&compare.key).cloned().unwrap_or_default();
         match compare.target_union {
             Some(TargetUnion::CreateRevision(revision)) => found.create_revision == revision,
             Some(TargetUnion::Lease(lease)) => found.lease == lease,
-            _ => panic!("{compare:?} is not modelled"),
+            _ => panic!("{compare:?} is not modeled"),
         }
     }
 
@@ -71,7 +71,7 @@ impl Store {
                 self.delete(&delete.key);
                 Response::ResponseDeleteRange(DeleteRangeResponse::default())
             }
-            Request::RequestTxn(_) => panic!("nested transactions are not modelled"),
+            Request::RequestTxn(_) => panic!("nested transactions are not modeled"),
         }
     }
 

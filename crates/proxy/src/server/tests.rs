@@ -1,12 +1,16 @@
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use grpc::Kind;
 use http::{HeaderValue, header};
 use http_body_util::{BodyExt as _, Full};
 use net::RemoteAddr;
+use testkit::waiting::TIMEOUT;
 use tokio::time::timeout;
 
 use super::*;
-use crate::fake_member::{self, FakeMember, WAIT};
 use crate::methods::METHODS;
+use crate::tests::fake_member::{self, FakeMember};
 
 /// The methods that etcd's client retries and that change nothing, and `AuthStatus`.
 const RETRIED: [&str; 12] = [
@@ -72,7 +76,7 @@ async fn only_calls_that_only_read_are_retried() {
             again = member.next(method.name) => {
                 retried.push(method.name);
                 again.answer(&());
-                timeout(WAIT, &mut calling).await.expect("timed out waiting for a response")
+                timeout(TIMEOUT, &mut calling).await.expect("timed out waiting for a response")
             }
             refused = &mut calling => refused,
         };
@@ -80,4 +84,47 @@ async fn only_calls_that_only_read_are_retried() {
         assert_eq!(status.unwrap(), (expected as u16).to_string(), "{}", method.name);
     }
     assert_eq!(retried, RETRIED);
+}
+
+/// Requests the metrics of a proxy with a method and headers.
+async fn own_metrics(method: &str, headers: &[(header::HeaderName, &str)]) -> Response<Bytes> {
+    let member = FakeMember::start().await;
+    let proxy = proxy(&member);
+    for at in 0..METHODS.len() {
+        proxy.shared.metrics.method(at).started();
+    }
+    let mut request = Request::builder().method(method).uri("/proxy/metrics");
+    for (name, value) in headers {
+        request = request.header(name, *value);
+    }
+    let head = request.body(()).unwrap().into_parts().0;
+    proxy.http.call(false, &head).await
+}
+
+#[tokio::test]
+async fn own_metrics_are_negotiated_as_those_of_a_member() {
+    let gzip = (header::ACCEPT_ENCODING, "gzip");
+    let page = own_metrics("GET", &[gzip, (header::ACCEPT, "text/plain;escaping=dots")]).await;
+    assert_eq!(page.headers()[header::CONTENT_ENCODING], "gzip");
+    let kind = "text/plain; version=0.0.4; charset=utf-8; escaping=dots";
+    assert_eq!(page.headers()[header::CONTENT_TYPE], kind);
+    let mut text = String::new();
+    GzDecoder::new(&page.body()[..]).read_to_string(&mut text).unwrap();
+    for line in [
+        "etcd_grpc_proxy_cache_keys_total 0",
+        "promhttp_metric_handler_requests_in_flight 1",
+        "promhttp_metric_handler_requests_total{code=\"200\"} 0",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_length_of_a_long_page_is_not_announced() {
+    let page = own_metrics("GET", &[]).await;
+    assert!(page.body().len() > 2048, "{} bytes", page.body().len());
+    let body = page.map(|page| Body(Inner::Page(page))).into_body();
+    assert_eq!(http_body::Body::size_hint(&body).exact(), None);
+    let page = own_metrics("HEAD", &[]).await;
+    assert_eq!((page.body().len(), page.headers().get(header::CONTENT_LENGTH)), (0, None));
 }

@@ -22,7 +22,8 @@ pub(super) async fn grant(
     Ok(granted.into_inner())
 }
 
-/// Revokes a lease, which deletes keys that are not known here.
+/// Revokes a lease. The cache keeps the keys that this deletes, because the proxy does not know
+/// which keys are attached: serializable reads may still return them.
 pub(super) async fn revoke(
     cx: Context,
     request: LeaseRevokeRequest,

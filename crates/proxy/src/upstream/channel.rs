@@ -32,7 +32,7 @@ impl Channel {
     }
 
     /// Sends a request to the first endpoint in turn that is connected. Endpoints that are not are
-    /// dialled in the background, for later calls.
+    /// dialed in the background, for later calls.
     async fn send(self, mut request: Request<Body>) -> Result<Response<ResponseBody>, Status> {
         let (endpoints, first) = (self.upstream.endpoints(), self.upstream.next_turn());
         let (endpoints, runtime) = (&*endpoints, &self.upstream.shared.runtime);

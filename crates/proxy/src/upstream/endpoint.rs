@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A dial is a task of its own, at most one per endpoint. It records its result even if the call
-//! that started it was cancelled, so a host that drops packets holds up no call for long.
+//! that started it was canceled, so a host that drops packets holds up no call for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,10 @@ impl Endpoint {
             scheme: if target.is_secure() { Scheme::HTTPS } else { Scheme::HTTP },
             authority: Authority::try_from(authority).map_err(invalid)?,
             target,
-            dialer: Dialer::new(Arc::clone(&settings.tls), settings.dial_timeout),
+            dialer: Dialer {
+                proxies: Arc::clone(&settings.proxies),
+                ..Dialer::new(Arc::clone(&settings.tls), settings.dial_timeout)
+            },
             http2: Http2 {
                 keepalive_time: settings.keepalive_time.map(|time| time.max(KEEPALIVE_MIN)),
                 keepalive_timeout: settings.keepalive_timeout,
@@ -139,7 +142,7 @@ impl Endpoint {
         self.connection.borrow().open().cloned()
     }
 
-    /// Returns whether the endpoint could not be reached, and is not being dialled again.
+    /// Returns whether the endpoint could not be reached, and is not being dialed again.
     pub(crate) fn is_down(&self) -> bool {
         let state = self.connection.borrow();
         state.open().is_none() && state.failure.is_some() && !state.is_dialing
@@ -254,7 +257,7 @@ impl DialFailure {
         DialFailure { at: Instant::now(), pause, reason }
     }
 
-    /// Returns whether the endpoint may be dialled again.
+    /// Returns whether the endpoint may be dialed again.
     fn is_over(&self, urgency: DialUrgency) -> bool {
         let pause = match urgency {
             DialUrgency::Background => self.pause,
@@ -326,13 +329,14 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
+    use testkit::waiting::TIMEOUT;
     use tokio::time::timeout;
 
-    use super::super::tests::{SOON, asked, start, upstream};
+    use super::super::tests::{asked, start, upstream};
     use super::*;
 
     #[tokio::test]
-    async fn a_cancelled_call_does_not_cancel_its_dial() {
+    async fn a_canceled_call_does_not_cancel_its_dial() {
         let (address, _member) = start(1).await;
         let upstream = upstream(&[&address]);
         {
@@ -340,14 +344,14 @@ mod tests {
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }
         let mut changes = upstream.endpoints()[0].connection.subscribe();
-        let connected = timeout(SOON, changes.wait_for(|state| state.open().is_some())).await;
-        assert!(connected.is_ok(), "timed out waiting for the dial of a cancelled call");
+        let connected = timeout(TIMEOUT, changes.wait_for(|state| state.open().is_some())).await;
+        assert!(connected.is_ok(), "timed out waiting for the dial of a canceled call");
     }
 
     #[tokio::test(start_paused = true)]
     async fn failed_dials_back_off_unless_no_endpoint_is_connected() {
         let mut state = ConnectionState::default();
-        assert!(state.is_dial_due(DialUrgency::Background), "not dialled yet");
+        assert!(state.is_dial_due(DialUrgency::Background), "not dialed yet");
         for pause in [250, 500, 1000, 2000, 4000, 5000, 5000].map(Duration::from_millis) {
             state.dialed("a:1", Err("refused".to_owned()));
             assert!(!state.is_dial_due(DialUrgency::Needed));

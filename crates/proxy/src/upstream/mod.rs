@@ -64,6 +64,8 @@ pub struct UpstreamSettings {
     pub secure_by_default: bool,
     /// The time to connect.
     pub dial_timeout: Duration,
+    /// The proxies to connect through.
+    pub proxies: Arc<net::ProxySettings>,
     /// The silence after which a member is pinged; none disables pings.
     pub keepalive_time: Option<Duration>,
     /// The time for a member to answer a ping.

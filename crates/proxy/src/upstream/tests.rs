@@ -6,6 +6,7 @@ use proto::etcdserverpb::{
     MemberUpdateRequest, MemberUpdateResponse, ResponseHeader,
 };
 use rpc::etcdserverpb::cluster_server::{Cluster, ClusterServer};
+use testkit::waiting::TIMEOUT;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::wrappers::TcpListenerStream;
@@ -13,8 +14,8 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
-/// The time for what takes milliseconds.
-pub(super) const SOON: Duration = Duration::from_secs(3);
+/// Ends after the waits of a test, so that a wait for a dial that is not answered fails the test.
+const DIAL_TIMEOUT: Duration = TIMEOUT.saturating_mul(2);
 
 /// A member that answers with its id.
 struct FakeMember(u64);
@@ -102,7 +103,8 @@ pub(crate) fn upstream(endpoints: &[&str]) -> Upstream {
         endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
         tls: Arc::new(tls),
         secure_by_default: false,
-        dial_timeout: Duration::from_secs(5),
+        dial_timeout: DIAL_TIMEOUT,
+        proxies: Arc::default(),
         keepalive_time: None,
         keepalive_timeout: Duration::from_secs(20),
         keepalive_when_idle: false,
@@ -148,7 +150,7 @@ async fn a_host_that_does_not_answer_delays_no_call() {
             assert_eq!(asked(&upstream).await.unwrap(), 1);
         }
     };
-    timeout(SOON, calls).await.expect("timed out waiting for calls to the connected endpoint");
+    timeout(TIMEOUT, calls).await.expect("timed out waiting for calls to the connected endpoint");
 }
 
 #[tokio::test]
@@ -173,7 +175,9 @@ async fn an_endpoint_that_comes_back_is_used_again() {
     assert_eq!(asked(&upstream).await.unwrap(), 1);
     let _two = serve(2, TcpListener::bind(&two).await.unwrap());
     let comes_back = async { while asked(&upstream).await.unwrap() != 2 {} };
-    timeout(SOON, comes_back).await.expect("timed out waiting for a call to the second endpoint");
+    timeout(TIMEOUT, comes_back)
+        .await
+        .expect("timed out waiting for a call to the second endpoint");
 }
 
 #[tokio::test]
@@ -219,4 +223,36 @@ async fn endpoints_that_stay_keep_their_connection() {
     assert!(Arc::ptr_eq(&before[1], &after[0]));
     assert!(upstream.set_endpoints(&["ftp://x".into()]).is_err());
     assert_eq!(upstream.endpoints().len(), 2, "an invalid list changes nothing");
+}
+
+/// Reads the head of a request at a proxy.
+async fn head_at(proxy: &TcpListener) -> String {
+    let (connection, _) = proxy.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        connection.readable().await.unwrap();
+        match connection.try_read_buf(&mut head) {
+            Ok(read) => assert!(read > 0, "the connection was closed"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// The name of the member has no address, so that only the proxy could reach it.
+#[tokio::test]
+async fn members_are_reached_through_a_proxy() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let (proxies, _) =
+        net::ProxySettings::from_variables(|name| (name == "HTTPS_PROXY").then(|| url.clone()));
+    let settings = UpstreamSettings {
+        proxies: Arc::new(proxies.for_grpc()),
+        ..crate::tests::fake_member::settings(&["m1.invalid:2379"])
+    };
+    let upstream = Upstream::new(settings, Handle::current()).unwrap();
+    let _calling = tokio::spawn(async move { asked(&upstream).await });
+    let head = timeout(TIMEOUT, head_at(&proxy)).await;
+    let head = head.expect("timed out waiting for a request at the proxy");
+    assert!(head.starts_with("CONNECT m1.invalid:2379 HTTP/1.1\r\n"), "{head}");
 }

@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_watcher_of_the_current_revision_starts_behind_its_creation() {
+    fn a_watcher_of_the_current_revision_starts_after_its_creation() {
         let mut watcher = receiver("a", 0, Options { prev_kv: true, ..Options::default() });
         let created = WatchResponse { created: true, ..events(8, Vec::new()) };
         watcher.deliver(&created);

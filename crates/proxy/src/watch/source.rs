@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Watchers are created one at a time, because a member that refuses one does not name it. When the
-//! stream is lost, all watchers are created again on the next member, from the revision behind the
+//! stream is lost, all watchers are created again on the next member, from the revision after the
 //! last one that was received, so that receivers neither miss nor repeat an event.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_stream_is_resumed_behind_the_last_event() {
+    fn a_lost_stream_is_resumed_after_the_last_event() {
         let mut all = watchers(&[1, 2]);
         sent(&mut all);
         all.receive(&created(7));

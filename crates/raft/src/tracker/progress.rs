@@ -144,7 +144,8 @@ impl Progress {
         self.sent_commit = commit;
     }
 
-    /// A rejected or lost append probably lost its commit index too.
+    /// Lowers the sent commit index to the last sent entry: a rejected or lost append probably lost
+    /// it too.
     fn forget_unconfirmed_commit(&mut self) {
         self.sent_commit = self.sent_commit.min(self.next.prev());
     }

@@ -1,6 +1,6 @@
 //! Golden scripts in which a few members interact step by step.
 //!
-//! The project's own scripts (`testdata/interaction`) explain the protocol, one behaviour each. The
+//! The project's own scripts (`testdata/interaction`) explain the protocol, one behavior each. The
 //! scripts published with etcd's raft run through the same commands if `RAFT_CASES` names their
 //! directory. Random scripts that were run on etcd's raft also hit its known bugs;
 //! `RAFT_ETCD_HOLES` keeps these bugs in the core, to compare everything else.
@@ -15,7 +15,7 @@ use env::InteractionEnv;
 use testkit::script::{self, Case, Runner};
 
 fn run_dir(dir: impl AsRef<std::path::Path>) -> usize {
-    Runner::from_env().normalise(without_logs).run_dir(dir, || {
+    Runner::from_env().normalize(without_logs).run_dir(dir, || {
         let mut env = InteractionEnv::default();
         move |case: &Case| commands::handle(&mut env, case)
     })

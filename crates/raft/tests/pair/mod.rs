@@ -1,4 +1,4 @@
-//! A leader of two members; the test plays the other member.
+//! A leader of two members; the test simulates the other member.
 
 use raft::{ConfState, Config, MemoryStorage, Message, MessageType, RawNode, Ready, RoleKind};
 use types::{Index, MemberId};

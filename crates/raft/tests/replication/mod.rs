@@ -14,7 +14,7 @@ use testkit::waiting::step_until;
 use types::{Index, MemberId};
 
 /// Entries kept in storage after they were applied, for slow followers.
-const KEPT: u64 = 4096;
+const CATCH_UP_ENTRIES: u64 = 4096;
 
 /// A cluster whose first member leads.
 pub(crate) struct Cluster {
@@ -155,8 +155,8 @@ impl Member {
     /// Keeps memory flat: compacts half of the log when it has twice the entries to keep.
     fn compact(&mut self) {
         let first = self.node.storage().first_index();
-        if self.applied.0 >= first.0 + 2 * KEPT {
-            let up_to = Index(self.applied.0 - KEPT);
+        if self.applied.0 >= first.0 + 2 * CATCH_UP_ENTRIES {
+            let up_to = Index(self.applied.0 - CATCH_UP_ENTRIES);
             self.node.storage_mut().compact(up_to).expect("the entries are stored");
         }
     }

@@ -115,7 +115,7 @@ impl SimContext {
         if copies.is_empty() {
             return self.lose(sender, message);
         }
-        self.totals.doubled += copies.len() as u64 - 1;
+        self.totals.duplicated += copies.len() as u64 - 1;
         for delay in copies {
             let message = Box::new(message.clone());
             self.schedule(delay, Event::Deliver { sender, message });

@@ -2,7 +2,7 @@
 //! any more. The cluster must elect one leader, commit new entries on every member, answer reads
 //! and agree, within a bounded time.
 //!
-//! The simulation also plays the operator and the other parts of a server: it leaves joint
+//! The simulation also acts as the operator and the other parts of a server: it leaves joint
 //! configurations that wait for a request, shuts down removed members once all others know of the
 //! removal, and reports the result of sent snapshots.
 //!
@@ -104,7 +104,7 @@ impl Cluster {
             node.crash(&mut self.sim);
             node.operator_commit = committed;
             node.start(&mut self.sim)?;
-            self.sim.totals.helped += 1;
+            self.sim.totals.commit_indexes_set += 1;
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ impl Flow {
     }
 }
 
-/// The behaviour of the network and the transport.
+/// The behavior of the network and the transport.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     pub(crate) network: NetworkConditions,

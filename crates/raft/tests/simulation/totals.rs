@@ -13,7 +13,7 @@ simkit::counters! {
         partitions: "partitions",
         messages: "messages delivered",
         dropped: "messages lost",
-        doubled: "messages duplicated",
+        duplicated: "messages duplicated",
         encoded: "messages encoded and decoded",
         asynchronous: "incarnations with asynchronous storage",
         synchronous: "incarnations with synchronous storage",
@@ -30,6 +30,6 @@ simkit::counters! {
         proposals_dropped: "proposals dropped",
         transfers: "transfers requested",
         campaigns: "campaigns forced",
-        helped: "commit indexes set by the operator",
+        commit_indexes_set: "commit indexes set by the operator",
     }
 }

@@ -8,7 +8,7 @@ use simkit::Digest;
 use types::MemberId;
 
 /// The number of events kept for a report.
-const KEPT: usize = 60;
+const EVENTS_KEPT_MAX: usize = 60;
 
 /// A traced event.
 #[derive(Hash)]
@@ -81,7 +81,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new() -> Trace {
-        Trace { digest: Digest::EMPTY, last: simkit::Trace::new(KEPT) }
+        Trace { digest: Digest::EMPTY, last: simkit::Trace::new(EVENTS_KEPT_MAX) }
     }
 
     pub(crate) fn record(&mut self, at: u64, member: MemberId, what: TraceEvent) {

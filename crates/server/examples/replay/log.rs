@@ -21,13 +21,13 @@ pub(crate) struct Log {
 
 impl Log {
     /// Reads all records up to the end or a torn tail.
-    pub(crate) fn read(folder: &Path) -> anyhow::Result<Log> {
+    pub(crate) fn read(dir: &Path) -> anyhow::Result<Log> {
         let mut log = Log {
             metadata: Metadata::default(),
             state: HardState::default(),
             entries: BTreeMap::new(),
         };
-        let mut records = Records::open(&OsDisk, folder)?;
+        let mut records = Records::open(&OsDisk, dir)?;
         loop {
             match records.next() {
                 Ok(Some(record)) => log.add(record.kind, &record.data)?,

@@ -37,9 +37,7 @@ fn main() -> anyhow::Result<()> {
     let mut voters = Voters::default();
     apply(&state_machine, &log, &mut voters)?;
     let image = DatabaseImage::of(&state_machine, voters.conf_state())?;
-    let StateMachine { backend, store, .. } = state_machine;
-    drop(store);
-    backend.close()?;
+    state_machine.close()?;
     match arguments.member {
         Some(dir) => member::assemble(&dir, &arguments.to, &log, &image),
         None => Ok(()),
@@ -80,9 +78,9 @@ fn apply(state_machine: &StateMachine, log: &Log, voters: &mut Voters) -> anyhow
             .apply(&entry, &|_| true, voters)
             .with_context(|| format!("apply entry {}", entry.index))?;
         *tally.entry(kind_of(&applied)).or_default() += 1;
-        while state_machine.store.turn_compaction()? != CompactionTurn::Idle {}
+        while state_machine.store().turn_compaction()? != CompactionTurn::Idle {}
     }
-    let (hash, revision) = state_machine.store.hash_kv(0)?;
+    let (hash, revision) = state_machine.store().hash_kv(0)?;
     println!("revision {revision} hash {} compacted {}", hash.hash, hash.compact_revision);
     tally.iter().for_each(|(kind, count)| println!("{kind} {count}"));
     Ok(())

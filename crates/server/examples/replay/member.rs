@@ -51,7 +51,7 @@ impl DatabaseImage {
             index,
             term,
             conf_state,
-            members: v2::encode(&state_machine.cluster.now()),
+            members: v2::encode(&state_machine.cluster().now()),
         })
     }
 }

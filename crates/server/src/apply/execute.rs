@@ -22,7 +22,7 @@ use crate::state::{LessorAdapter, StateMachine};
 type Execution = Result<Result<Reply, Refusal>, Fault>;
 
 impl StateMachine {
-    /// Executes a command behind its layers.
+    /// Executes a command after the checks of its layers.
     pub(super) fn execute(
         &self,
         tx: &mut Tx<'_>,

@@ -1,20 +1,20 @@
 //! Compacts old revisions automatically, as set by `--auto-compaction-mode` and
 //! `--auto-compaction-retention`. Only the leader compacts.
 //!
-//! *Periodic*, with a period of one hour: every member notes the revision every six minutes and
-//! keeps the notes of the last hour. The leader compacts to the oldest note, first after an hour,
-//! then every hour. A longer period delays the first compaction and keeps more notes; the interval
-//! remains one hour:
+//! *Periodic*, with a period of one hour: every member samples the revision every six minutes and
+//! keeps the samples of the last hour. The leader compacts to the oldest sample, first after an
+//! hour, then every hour. A longer period delays the first compaction and keeps more samples; the
+//! interval remains one hour:
 //!
 //! ```text
 //!   minutes       0    6   12  …   54   60  …   114   120
-//!   noted         1   90  150     700  820     1500  1650
-//!   compacts to                          1            700   the oldest note at that time
+//!   sampled       1   90  150     700  820     1500  1650
+//!   compacts to                          1            700   the oldest sample then
 //! ```
 //!
 //! *By revision*: every five minutes, to the given number of revisions before the current one.
 //!
-//! A failed compaction is retried with the next note, or after five minutes. A revision that is
+//! A failed compaction is retried with the next sample, or after five minutes. A revision that is
 //! already compacted counts as success.
 
 use std::collections::VecDeque;
@@ -31,10 +31,10 @@ use crate::server::Server;
 
 /// The longest time between two compactions, also for longer periods.
 const COMPACT_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
-/// The revisions noted between two compactions.
-const NOTES: u32 = 10;
-/// The shortest time between notes, also for very short periods.
-const NOTE_INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// The revisions sampled between two compactions.
+const SAMPLES_PER_PERIOD: u32 = 10;
+/// The shortest time between samples, also for very short periods.
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// The time between compactions by revision.
 const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
@@ -100,9 +100,9 @@ struct Periodic {
     server: Server,
     period: Duration,
     every: Interval,
-    /// The revisions noted during the last period, oldest first.
-    noted: VecDeque<i64>,
-    notes_max: usize,
+    /// The revisions sampled during the last period, oldest first.
+    samples: VecDeque<i64>,
+    samples_max: usize,
     last_revision: i64,
     last_success: Duration,
     /// The minimum time since the last success: the whole period before the first compaction.
@@ -113,34 +113,34 @@ struct Periodic {
 impl Periodic {
     fn new(server: Server, period: Duration) -> Periodic {
         let now = server.now();
-        let interval = note_interval(period);
-        let notes = period.as_nanos() / interval.as_nanos() + 1;
+        let interval = sample_interval(period);
+        let samples = period.as_nanos() / interval.as_nanos() + 1;
         let mut periodic = Periodic {
             period,
             every: Interval::after(interval, now),
-            noted: VecDeque::new(),
-            notes_max: usize::try_from(notes).unwrap_or(usize::MAX),
+            samples: VecDeque::new(),
+            samples_max: usize::try_from(samples).unwrap_or(usize::MAX),
             last_revision: 0,
             last_success: now,
             wait: period,
             compacting: Compacting::new(server.clone()),
             server,
         };
-        periodic.note();
+        periodic.sample();
         periodic
     }
 
-    /// Notes the current revision and discards the note from before the period.
-    fn note(&mut self) {
-        self.noted.push_back(self.server.state().store.current());
-        if self.noted.len() > self.notes_max {
-            self.noted.pop_front();
+    /// Samples the current revision and discards the sample from before the period.
+    fn sample(&mut self) {
+        self.samples.push_back(self.server.state().store.current());
+        if self.samples.len() > self.samples_max {
+            self.samples.pop_front();
         }
     }
 
     /// Returns the revision to compact to now, if a compaction is due.
     fn due(&self, now: Duration) -> Option<i64> {
-        let revision = *self.noted.front()?;
+        let revision = *self.samples.front()?;
         let has_passed = now.saturating_sub(self.last_success) >= self.wait;
         let is_due = self.server.is_leader() && has_passed && revision != self.last_revision;
         is_due.then_some(revision)
@@ -166,7 +166,7 @@ impl Periodic {
                 (self.last_revision, self.last_success) = (revision, now);
             }
             Err(error) => {
-                let retry_interval = note_interval(self.period);
+                let retry_interval = sample_interval(self.period);
                 tracing::warn!(revision, ?compact_period, ?retry_interval, %error, "failed auto periodic compaction");
             }
         }
@@ -181,21 +181,21 @@ impl BackgroundTask for Periodic {
             }
             match self.due(now) {
                 Some(revision) => self.begin(revision, now),
-                None => self.note(),
+                None => self.sample(),
             }
         }
         if let Some(compacted) = self.compacting.poll(now) {
             self.end(compacted, now);
-            self.note();
+            self.sample();
             self.every.restart(now);
         }
         if self.compacting.task.is_pending() { now + POLL } else { self.every.next() }
     }
 }
 
-/// Returns the time between notes.
-fn note_interval(period: Duration) -> Duration {
-    (period.min(COMPACT_INTERVAL_MAX) / NOTES).max(NOTE_INTERVAL_MIN)
+/// Returns the time between samples.
+fn sample_interval(period: Duration) -> Duration {
+    (period.min(COMPACT_INTERVAL_MAX) / SAMPLES_PER_PERIOD).max(SAMPLE_INTERVAL_MIN)
 }
 
 /// Compacts to a fixed number of revisions before the current one.

@@ -111,10 +111,13 @@ impl Leases {
         let leases = batch.len();
         let warn_of = move |error| tracing::warn!(%error, leases, "failed to checkpoint leases");
         let request = checkpoint_request(batch);
-        let proposed =
-            self.server.propose_with_callback(request, Some(self.leader_term), move |answer| {
+        let proposed = self.server.inner.proposer.propose_with_callback(
+            request,
+            Some(self.leader_term),
+            move |answer| {
                 answer.and_then(AppliedReply::into_reply).unwrap_or_else(warn_of);
-            });
+            },
+        );
         proposed.unwrap_or_else(warn_of);
     }
 
@@ -139,7 +142,7 @@ impl Leases {
         let auth = &self.server.state().auth;
         let root = auth.enabled().then(|| auth.root_info());
         let request = pb::LeaseRevokeRequest { id: id.0 };
-        self.server.propose_as_leader(root.as_ref(), request, self.leader_term)
+        self.server.inner.proposer.propose_as_leader(root.as_ref(), request, self.leader_term)
     }
 
     fn collect(&mut self) {

@@ -12,18 +12,18 @@ use crate::apply::Fault;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A directory is missing and cannot be created.
-    #[error("cannot access data directory: {}: {source}", folder.display())]
-    Folder {
+    #[error("cannot access data directory: {}: {source}", dir.display())]
+    DataDir {
         /// The path of the directory.
-        folder: PathBuf,
+        dir: PathBuf,
         /// The error of the disk.
         source: io::Error,
     },
     /// The log cannot be opened.
-    #[error("failed to open WAL in {}: {source}", folder.display())]
+    #[error("failed to open WAL in {}: {source}", dir.display())]
     OpenLog {
         /// The directory of the log.
-        folder: PathBuf,
+        dir: PathBuf,
         /// The cause.
         source: wal::OpenError,
     },
@@ -63,18 +63,18 @@ pub enum StartError {
     /// The database has a storage version that this release does not know.
     #[error("failed to validate schema: {0}")]
     Schema(#[from] MigrateError),
-    /// The log was truncated behind a snapshot that the database does not contain, and no leader
+    /// The log was truncated before a snapshot that the database does not contain, and no leader
     /// has sent a database with it. A log line has both indexes and the files.
     #[error("failed to find database snapshot file (snap: snapshot file doesn't exist)")]
     SnapshotDatabaseMissing,
     /// The log lacks entries that the database has applied, so it has lost acknowledged data.
     #[error(
         "the database has entry {applied} applied, but the log in {} ends at {last}: entries are missing, restore this member from a backup or another member",
-        folder.display()
+        dir.display()
     )]
     LogBehindDatabase {
         /// The directory of the log.
-        folder: PathBuf,
+        dir: PathBuf,
         /// The applied index of the database.
         applied: Index,
         /// The last index of the log.
@@ -84,11 +84,11 @@ pub enum StartError {
     /// had entries.
     #[error(
         "the log in {} is empty, because the first start of this member was interrupted: nothing was stored, remove the data directory and start again",
-        folder.display()
+        dir.display()
     )]
     InterruptedFirstStart {
         /// The directory of the log.
-        folder: PathBuf,
+        dir: PathBuf,
     },
     /// A removed member cannot be forced into a new cluster.
     #[error("member {0} was removed from the cluster, and cannot be forced into a new one")]

@@ -8,7 +8,7 @@
 //! etcd discards entry 44. But the commit index reaches the disk later than the entries, so 44 may
 //! have been acknowledged, and this log may hold its last copy. If it was not acknowledged, its
 //! client never learned the outcome, and either one is correct. The exception is an entry that
-//! removes this member's vote: it is discarded with all entries behind it, since no voter would be
+//! removes this member's vote: it is discarded with all entries after it, since no voter would be
 //! left.
 //!
 //! If this member is not a member yet it is added first, and a learner is promoted first, so that
@@ -43,8 +43,8 @@ pub(super) fn force_new_cluster(
     applied: Index,
 ) -> Result<(), StartError> {
     let known = Index(log.state.commit()).max(applied);
-    let behind = log.entries.iter().filter(|entry| entry.index > applied);
-    for (index, change) in behind.filter_map(conf_change) {
+    let rest = log.entries.iter().filter(|entry| entry.index > applied);
+    for (index, change) in rest.filter_map(conf_change) {
         let had_vote = voters.contains(local);
         let before = voters.clone();
         voters.apply(Index::ZERO, &change);
@@ -74,7 +74,7 @@ pub(super) fn force_new_cluster(
     Ok(())
 }
 
-/// Discards the entry that removes this member's vote, and all entries behind it.
+/// Discards the entry that removes this member's vote, and all entries after it.
 fn drop_from(log: &mut Log, index: Index) {
     let kept_len = log.entries.iter().take_while(|entry| entry.index < index).count();
     tracing::warn!(

@@ -40,8 +40,8 @@ pub(super) fn survey(
     config: &ServerConfig,
     disk: &dyn Disk,
 ) -> Result<(Snapshot, Index), StartError> {
-    let folder = config.wal_path();
-    let LogSurvey { snapshots, last_index } = wal::survey(disk, &folder)?;
+    let dir = config.wal_path();
+    let LogSurvey { snapshots, last_index } = wal::survey(disk, &dir)?;
     let start = snapshots.into_iter().next_back().ok_or(StartError::NoStart)?;
     tracing::info!(snapshot_index = start.index(), "found the newest snapshot record in the log");
     Ok((start, Index(last_index)))
@@ -81,9 +81,9 @@ fn entry(entry: proto::raftpb::Entry) -> Result<Entry, StartError> {
     Entry::try_from(entry).map_err(|error| StartError::Entry(error.to_string()))
 }
 
-fn repair(disk: &dyn Disk, folder: &Path) -> Result<(), StartError> {
-    let repair = wal::repair(disk, folder)?;
-    tracing::warn!(?repair, path = %folder.display(), "repaired WAL");
+fn repair(disk: &dyn Disk, dir: &Path) -> Result<(), StartError> {
+    let repair = wal::repair(disk, dir)?;
+    tracing::warn!(?repair, path = %dir.display(), "repaired WAL");
     Ok(())
 }
 
@@ -95,8 +95,8 @@ pub(super) fn create(
     local: MemberId,
 ) -> Result<Wal, StartError> {
     let metadata = Metadata { node_id: Some(local.0), cluster_id: Some(cluster_id.0) };
-    let folder = config.wal_path();
-    let wal = Wal::create(Arc::clone(disk), &folder, metadata.encode_to_vec(), wal_config(config));
+    let dir = config.wal_path();
+    let wal = Wal::create(Arc::clone(disk), &dir, metadata.encode_to_vec(), wal_config(config));
     wal.map_err(in_log(config))
 }
 

@@ -5,14 +5,14 @@
 //!                                 │  the log add the members
 //!                                 └► joining an existing cluster: an empty log, which the leader
 //!                                    fills
-//!                             yes ─► metadata, newest snapshot record, entries behind that
+//!                             yes ─► metadata, newest snapshot record, entries after that
 //!   member/snap   <index>.snap.db    a database that a leader sent, used if the snapshot record
 //!                                    is newer than the member's own database
 //!                 db                 the state, with the applied index in it
 //! ```
 //!
 //! The log may have been written by etcd 3.4 to 3.7. Members and voters are read from the database,
-//! which holds them as of its applied index. Entries behind that are applied once they are known to
+//! which holds them as of its applied index. Entries after that are applied once they are known to
 //! be committed.
 
 mod error;
@@ -65,7 +65,7 @@ pub(crate) fn bootstrap(
     config: &ServerConfig,
     platform: &mut Platform,
 ) -> Result<Bootstrapped, StartError> {
-    make_folders(config, &platform.disk)?;
+    create_dirs(config, &platform.disk)?;
     Snapshotter::new(Arc::clone(&platform.disk), config.snap_path()).clean()?;
     let has_log = wal::exists(&*platform.disk, &config.wal_path()).map_err(in_log(config))?;
     match &config.join {
@@ -77,14 +77,13 @@ pub(crate) fn bootstrap(
 
 /// Returns a function that adds the directory of the log to an error.
 fn in_log(config: &ServerConfig) -> impl Fn(wal::OpenError) -> StartError {
-    let folder = config.wal_path();
-    move |source| StartError::OpenLog { folder: folder.clone(), source }
+    let dir = config.wal_path();
+    move |source| StartError::OpenLog { dir: dir.clone(), source }
 }
 
-fn make_folders(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), StartError> {
-    for folder in [config.data_dir.clone(), config.snap_path()] {
-        disk.create_dir_all_durably(&folder)
-            .map_err(|source| StartError::Folder { folder, source })?;
+fn create_dirs(config: &ServerConfig, disk: &Arc<dyn Disk>) -> Result<(), StartError> {
+    for dir in [config.data_dir.clone(), config.snap_path()] {
+        disk.create_dir_all_durably(&dir).map_err(|source| StartError::DataDir { dir, source })?;
     }
     Ok(())
 }
@@ -162,8 +161,8 @@ fn take_log(
 /// Checks that the log contains all applied entries; otherwise it has lost acknowledged data.
 fn check_log(config: &ServerConfig, applied: Index, last: Index) -> Result<(), StartError> {
     if applied > last {
-        let folder = config.wal_path();
-        return Err(StartError::LogBehindDatabase { folder, applied, last });
+        let dir = config.wal_path();
+        return Err(StartError::LogBehindDatabase { dir, applied, last });
     }
     Ok(())
 }
@@ -203,7 +202,7 @@ fn first_members(
     let first = first.filter(|(id, members)| *id == cluster_id && members.member(local).is_some());
     // In a cluster of one, no peer can send the log.
     if first.is_none() && cluster_id == ClusterId::of([local]) {
-        return Err(StartError::InterruptedFirstStart { folder: config.wal_path() });
+        return Err(StartError::InterruptedFirstStart { dir: config.wal_path() });
     }
     Ok(first.map(|(_, members)| members))
 }

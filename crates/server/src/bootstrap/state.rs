@@ -26,7 +26,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The size that a message may have in addition to the largest request.
 const MESSAGE_OVERHEAD_BYTES: usize = 512 << 10;
 
-/// Opens or creates the database. If the log was truncated behind a snapshot, the database must
+/// Opens or creates the database. If the log was truncated before a snapshot, the database must
 /// contain that snapshot: see [`check_database`].
 pub(super) fn open_backend(
     config: &ServerConfig,
@@ -177,7 +177,7 @@ fn recover(
                 .disk
                 .rename(&sent, &path)
                 .and_then(|()| platform.disk.sync_dir(&config.snap_path()));
-            renamed.map_err(|source| StartError::Folder { folder: path.clone(), source })?;
+            renamed.map_err(|source| StartError::DataDir { dir: path.clone(), source })?;
             tracing::info!(path = %path.display(), "recovered the database that a leader sent");
             open_file(config, platform, &path)
         }

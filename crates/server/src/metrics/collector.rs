@@ -66,7 +66,7 @@ impl ServerCollector {
 
     fn cluster(&self, local: MemberId, state: &StateMachine) -> Vec<Family> {
         vec![
-            labelled(
+            labeled(
                 "etcd_server_id",
                 "The id of this member, as a label; the value is 1.",
                 &["server_id"],
@@ -88,7 +88,7 @@ impl ServerCollector {
         let mut seen = self.seen.lock();
         seen.versions.extend(now);
         let versions = seen.versions.iter();
-        labelled(
+        labeled(
             "etcd_cluster_version",
             "The cluster version: 1 for the current one, 0 for earlier ones.",
             &["cluster_version"],
@@ -102,7 +102,7 @@ impl ServerCollector {
         let mut seen = self.seen.lock();
         seen.alarms.extend(&now);
         let alarms = seen.alarms.iter();
-        labelled(
+        labeled(
             "etcd_debugging_server_alarms",
             "Alarms: 1 if raised, 0 if cleared.",
             &["alarm_type", "server_id"],
@@ -169,7 +169,7 @@ fn known_peers(local: MemberId, state: &StateMachine) -> Family {
     let labels = |remote: MemberId| vec![local.to_string(), remote.to_string()];
     let members = cluster.ids().map(|id| (labels(id), true));
     let removed = cluster.removed().map(|id| (labels(id), false));
-    labelled(
+    labeled(
         "etcd_network_known_peers",
         "Members: 1 for current ones, 0 for removed ones.",
         &["Local", "Remote"],
@@ -316,7 +316,7 @@ fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
 }
 
 /// Creates a gauge with labels, 1 where `holds` is true. Labels are sorted by name.
-fn labelled(
+fn labeled(
     name: &'static str,
     help: &'static str,
     labels: &'static [&'static str],

@@ -168,7 +168,8 @@ impl Metrics {
     }
 }
 
-/// Skips zero: most counts are, and a contended atomic addition costs more than a comparison.
+/// Adds a count. Skips zero, the most frequent count: a contended atomic addition costs more than a
+/// comparison.
 fn add(counter: &IntCounter, count: u64) {
     if count > 0 {
         counter.inc_by(count);

@@ -82,7 +82,7 @@ metrics! {
     leader_changes: counter("etcd_server_leader_changes_seen_total"),
     /// Heartbeats that this leader sent late, more than two intervals after the previous one.
     heartbeat_send_failures: counter("etcd_server_heartbeat_send_failures_total"),
-    /// Proposals that were dropped, timed out or cancelled.
+    /// Proposals that were dropped, timed out or canceled.
     proposals_failed: counter("etcd_server_proposals_failed_total"),
     /// Read indexes that were not confirmed in time.
     slow_read_indexes: counter("etcd_server_slow_read_indexes_total"),

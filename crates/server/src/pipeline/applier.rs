@@ -26,9 +26,10 @@ use crate::pipeline::raft_loop::Event;
 use crate::pipeline::voters::{Voters, raft_conf_state};
 use crate::planted_bug::{self, PlantedBug};
 use crate::propose::Proposals;
+use crate::propose::alarms::AlarmProposer;
 use crate::propose::pending::AppliedProposal;
 use crate::read::applied_index::AppliedIndex;
-use crate::server::Server;
+use crate::server::ServerInner;
 use crate::snapshot::files::SnapshotFiles;
 use crate::snapshot::{Snapshot, SnapshotWork, receive};
 use crate::state::{StateHandle, StateMachine};
@@ -67,8 +68,7 @@ pub(crate) struct Applier {
     snapshot_files: Arc<SnapshotFiles>,
     transport: Arc<dyn Transport>,
     compaction: Arc<Notify>,
-    /// Raises `NOSPACE`.
-    server: Server,
+    alarms: AlarmProposer,
     inbox: Arc<Queue<ApplyWork>>,
     snapshots: Arc<Queue<SnapshotWork>>,
     maintenance: Box<dyn BackendMaintenance>,
@@ -86,24 +86,23 @@ pub(crate) struct Applier {
 
 impl Applier {
     pub(crate) fn new(
-        server: &Server,
+        server: &ServerInner,
         inboxes: &Inboxes,
         voters: Voters,
         snapshot_index: Index,
         maintenance: Box<dyn BackendMaintenance>,
     ) -> Applier {
-        let inner = &server.inner;
         Applier {
-            context: Arc::clone(&inner.context),
-            lifecycle: Arc::clone(&inner.lifecycle),
-            raft: Arc::clone(&inner.raft),
-            proposals: Arc::clone(&inner.proposals),
-            applied: Arc::clone(&inner.applied),
-            state: Arc::clone(&inner.state),
-            snapshot_files: Arc::clone(&inner.snapshot_files),
-            transport: Arc::clone(&inner.transport),
-            compaction: Arc::clone(&inner.compaction),
-            server: server.clone(),
+            context: Arc::clone(&server.context),
+            lifecycle: Arc::clone(&server.lifecycle),
+            raft: Arc::clone(&server.raft),
+            proposals: Arc::clone(&server.proposals),
+            applied: Arc::clone(&server.applied),
+            state: Arc::clone(&server.state),
+            snapshot_files: Arc::clone(&server.snapshot_files),
+            transport: Arc::clone(&server.transport),
+            compaction: Arc::clone(&server.compaction),
+            alarms: server.alarms.clone(),
             inbox: Arc::clone(&inboxes.apply),
             snapshots: Arc::clone(&inboxes.snapshots),
             maintenance,
@@ -196,7 +195,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Continues behind a restored snapshot.
+    /// Continues after a restored snapshot.
     fn continue_from(&mut self, index: Index) {
         let members = self.state.get().cluster.now();
         if !planted_bug::is_planted(PlantedBug::SkipConfState) {
@@ -357,7 +356,7 @@ impl Applier {
     fn complete_after_alarm(&self, id: u64, applied: AppliedProposal) {
         let pending = Arc::clone(&self.proposals.pending);
         let complete = move || pending.complete(id, Ok(applied));
-        if self.server.maybe_raise_alarm(AlarmType::Nospace, self.context.local, complete) {
+        if self.alarms.maybe_raise(AlarmType::Nospace, self.context.local, complete) {
             tracing::warn!(
                 quota_size_bytes = self.context.config.quota_backend_bytes,
                 error = %Refusal::NoSpace,

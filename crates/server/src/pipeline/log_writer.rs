@@ -138,7 +138,7 @@ impl LogWriter {
         Ok(self.write()?)
     }
 
-    /// Continues the log behind a snapshot that the leader sent, whose database is durable.
+    /// Continues the log after a snapshot that the leader sent, whose database is durable.
     ///
     /// As in etcd, the append is acknowledged at once: durability is all that it promises. While
     /// the database replaces the local one, which may take long, this member votes and takes
@@ -211,7 +211,6 @@ impl LogWriter {
         if batch.appends.is_empty() {
             return Ok(());
         }
-        failpoint!("raftBeforeSave");
         if planted_bug::is_planted(PlantedBug::ForgetVote) && batch.state.vote.is_some() {
             batch.state.vote = Some(0);
         }

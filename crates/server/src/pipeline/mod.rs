@@ -43,7 +43,7 @@ use compactor::Compactor;
 use log_writer::{LogWork, LogWriter};
 use raft_loop::RaftLoop;
 
-/// The queues of the stages behind the raft loop.
+/// The queues of the stages after the raft loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inboxes {
     pub(crate) log: Arc<Queue<LogWork>>,
@@ -106,7 +106,7 @@ impl Pipeline {
         Ok(Pipeline {
             raft: RaftLoop::new(inner, &inboxes, node),
             writer: LogWriter::new(inner, &inboxes, wal),
-            applier: Applier::new(&server, &inboxes, voters, booted.snapshot_index, maintenance),
+            applier: Applier::new(inner, &inboxes, voters, booted.snapshot_index, maintenance),
             snapshots: SnapshotStage::new(inner, &inboxes),
             compactor: Compactor::new(inner),
             background: BackgroundTasks::new(server.clone()),

@@ -158,7 +158,7 @@ impl Stages {
                 turn(lifecycle, &mut committer, "commit to the database", |it| it.turn().map(drop));
             }
             Stage::Prepare => drop(self.preparer.turn()),
-            Stage::Watch => drop(serve_watchers(inner)),
+            Stage::Watch => drop(serve_watchers(&inner.context, &inner.state, lifecycle)),
             Stage::Background => {
                 if let Some(background) = &mut self.background {
                     background.turn(inner.context.now());

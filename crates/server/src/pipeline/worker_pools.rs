@@ -6,7 +6,7 @@
 //!   password-0, password-1   passwords   password hashes
 //! ```
 //!
-//! Separate threads keep short jobs from waiting behind long ones. Passwords have their own because
+//! Separate threads keep short jobs from waiting for long ones. Passwords have their own because
 //! an unauthenticated client can submit them: they must neither delay other work nor be delayed.
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use proto::etcdserverpb::alarm_request::AlarmAction;
@@ -23,25 +24,70 @@ use sync::oneshot;
 use types::MemberId;
 
 use crate::error::Error;
+use crate::propose::proposer::Proposer;
 use crate::propose::typed::AppliedReply;
-use crate::server::Server;
+
+/// Proposes alarms, each once at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct AlarmProposer {
+    proposer: Proposer,
+    in_flight: Arc<AlarmsInFlight>,
+}
 
 /// The alarms that are proposed and not yet applied, each with the callbacks to run then. Each
 /// callback belongs to a request, and the number of requests is bounded.
 #[derive(Default)]
-pub(crate) struct AlarmRaiser(Mutex<BTreeMap<Alarm, Vec<Callback>>>);
+struct AlarmsInFlight(Mutex<BTreeMap<Alarm, Vec<Callback>>>);
 
 /// The type of an alarm and the member that it is raised for.
 type Alarm = (AlarmType, MemberId);
 type Callback = Box<dyn FnOnce() + Send>;
 
-impl fmt::Debug for AlarmRaiser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.lock().keys()).finish()
+impl AlarmProposer {
+    pub(crate) fn new(proposer: Proposer) -> AlarmProposer {
+        AlarmProposer { proposer, in_flight: Arc::default() }
+    }
+
+    /// Raises an alarm, unless its proposal is in flight. `callback` runs when the proposal has
+    /// completed or failed, on the thread that completes it: it must not block. Returns whether
+    /// this call proposed the alarm.
+    pub(crate) fn maybe_raise(
+        &self,
+        kind: AlarmType,
+        member: MemberId,
+        callback: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let alarm = (kind, member);
+        if !self.in_flight.add(alarm, Box::new(callback)) {
+            return false;
+        }
+        let in_flight = Arc::clone(&self.in_flight);
+        let proposed = self.proposer.propose_with_callback(activate(alarm), None, move |result| {
+            if let Err(error) = result.and_then(AppliedReply::into_reply) {
+                warn_of_failure(alarm, &error);
+            }
+            in_flight.complete(alarm);
+        });
+        if let Err(error) = proposed {
+            warn_of_failure(alarm, &error);
+            self.in_flight.complete(alarm);
+        }
+        true
+    }
+
+    /// Raises an alarm, unless its proposal is in flight. Returns when the proposal has completed
+    /// or failed.
+    pub(crate) async fn raise(&self, kind: AlarmType, member: MemberId) {
+        let (sender, raised) = oneshot::channel();
+        self.maybe_raise(kind, member, move || {
+            let _ = sender.send(());
+        });
+        // A dropped callback means that the member is stopping.
+        let _ = raised.await;
     }
 }
 
-impl AlarmRaiser {
+impl AlarmsInFlight {
     /// Adds a callback. Returns true if the alarm is not proposed yet: the caller proposes it.
     fn add(&self, alarm: Alarm, callback: Callback) -> bool {
         match self.0.lock().entry(alarm) {
@@ -63,43 +109,9 @@ impl AlarmRaiser {
     }
 }
 
-impl Server {
-    /// Raises an alarm, unless its proposal is in flight. `callback` runs when the proposal has
-    /// completed or failed, on the thread that completes it: it must not block. Returns whether
-    /// this call proposed the alarm.
-    pub(crate) fn maybe_raise_alarm(
-        &self,
-        kind: AlarmType,
-        member: MemberId,
-        callback: impl FnOnce() + Send + 'static,
-    ) -> bool {
-        let alarm = (kind, member);
-        if !self.inner.alarms.add(alarm, Box::new(callback)) {
-            return false;
-        }
-        let server = self.clone();
-        let proposed = self.propose_with_callback(activate(alarm), None, move |result| {
-            if let Err(error) = result.and_then(AppliedReply::into_reply) {
-                warn_of_failure(alarm, &error);
-            }
-            server.inner.alarms.complete(alarm);
-        });
-        if let Err(error) = proposed {
-            warn_of_failure(alarm, &error);
-            self.inner.alarms.complete(alarm);
-        }
-        true
-    }
-
-    /// Raises an alarm, unless its proposal is in flight. Returns when the proposal has completed
-    /// or failed.
-    pub(crate) async fn raise_alarm(&self, kind: AlarmType, member: MemberId) {
-        let (sender, raised) = oneshot::channel();
-        self.maybe_raise_alarm(kind, member, move || {
-            let _ = sender.send(());
-        });
-        // A dropped callback means that the member is stopping.
-        let _ = raised.await;
+impl fmt::Debug for AlarmsInFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.lock().keys()).finish()
     }
 }
 

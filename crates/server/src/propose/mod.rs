@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   request ─► id (ids) ─► pending (pending) ─► raft loop … applier ─► complete the waiter
+//!   proposer: the steps up to the raft loop
 //!                              stage_timings: when it passed each stage, if it is traced
 //!   typed: the type of the reply to each command
 //!   alarms: proposals that the member makes when a request finds no space or a corruption
@@ -10,6 +11,7 @@
 pub(crate) mod alarms;
 pub(crate) mod ids;
 pub(crate) mod pending;
+pub(crate) mod proposer;
 pub(crate) mod stage_timings;
 pub(crate) mod typed;
 

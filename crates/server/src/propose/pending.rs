@@ -5,7 +5,7 @@
 //!   …41   12.0 s   70      Future: a task awaits a `Proposal`
 //!   …42   12.1 s   1.5 M   Abandoned: the task gave up; the request may be applied all the same
 //!   …43   12.1 s   30      Callback: a function that is called with the result
-//!   …44   -        -       Future, of a conf change: waits for as long as the task likes
+//!   …44   -        -       Future, of a conf change: has no timeout
 //! ```
 //!
 //! Invariants: each waiter gets one result; no request stays longer than the request timeout, only

@@ -56,9 +56,11 @@ impl<R> AppliedReply<R> {
     pub(crate) fn of<P: Propose<Reply = R>>(
         applied: AppliedProposal,
     ) -> Result<AppliedReply<R>, Error> {
-        let AppliedProposal::Request { revision, result } = applied else { return Err(mismatch()) };
+        let AppliedProposal::Request { revision, result } = applied else {
+            return Err(Error::ReplyMismatch);
+        };
         let result = match result {
-            Ok(reply) => Ok(P::reply(reply).ok_or_else(mismatch)?),
+            Ok(reply) => Ok(P::reply(reply).ok_or(Error::ReplyMismatch)?),
             Err(refusal) => Err(refusal),
         };
         Ok(AppliedReply { revision, result })
@@ -78,12 +80,8 @@ impl<R> AppliedReply<R> {
 pub(crate) fn conf_change_result(applied: AppliedProposal) -> Result<(), Error> {
     match applied {
         AppliedProposal::ConfChange(result) => Ok(result?),
-        AppliedProposal::Request { .. } => Err(mismatch()),
+        AppliedProposal::Request { .. } => Err(Error::ReplyMismatch),
     }
-}
-
-fn mismatch() -> Error {
-    Error::Fault("the proposal was answered with the result of another".to_owned())
 }
 
 /// Any command, for callers that do not know which one.
@@ -158,4 +156,31 @@ empty_replies! {
     membershippb::ClusterMemberAttrSetRequest => Empty;
     membershippb::DowngradeInfoSetRequest => Empty;
     pb::DowngradeVersionTestRequest => Empty;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(reply: Reply) -> AppliedProposal {
+        AppliedProposal::Request { revision: 7, result: Ok(reply) }
+    }
+
+    #[test]
+    fn a_reply_to_another_command_is_a_mismatch() {
+        let grant = || Reply::LeaseGrant(pb::LeaseGrantResponse::default());
+        let as_grant = AppliedReply::of::<pb::LeaseGrantRequest>(applied(grant()));
+        assert_eq!(as_grant.unwrap().revision, 7);
+        let as_put = AppliedReply::of::<pb::PutRequest>(applied(grant()));
+        assert_eq!(as_put.unwrap_err(), Error::ReplyMismatch);
+    }
+
+    #[test]
+    fn a_request_and_a_conf_change_with_one_id_are_a_mismatch() {
+        let conf_change = AppliedProposal::ConfChange(Ok(()));
+        let as_put = AppliedReply::of::<pb::PutRequest>(conf_change);
+        assert_eq!(as_put.unwrap_err(), Error::ReplyMismatch);
+        let request = applied(Reply::LeaseGrant(pb::LeaseGrantResponse::default()));
+        assert_eq!(conf_change_result(request), Err(Error::ReplyMismatch));
+    }
 }

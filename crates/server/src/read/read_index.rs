@@ -2,7 +2,7 @@
 //! was sent.
 //!
 //! ```text
-//!   queued   r4 r5          arrived while a round is in flight: the next round is theirs
+//!   queued   r4 r5          arrived while a round is in flight: served by the next round
 //!   round    r1 r2 r3       sent with contexts 7 and, 500 ms later, 8; either response counts
 //!     └─► index 120 ─► complete the reads when entry 120 is applied
 //! ```

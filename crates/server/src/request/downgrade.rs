@@ -1,4 +1,4 @@
-//! Downgrades: validated, begun, cancelled. A background task of the leader carries them out.
+//! Downgrades: validated, begun, canceled. A background task of the leader carries them out.
 
 use membership::version::{self, DowngradeError};
 use proto::etcdserverpb as pb;
@@ -50,12 +50,12 @@ impl Server {
 
     /// Compat: as in etcd, errors only go to the log.
     async fn downgrade_cancel(&self, credentials: &Credentials) -> String {
-        let cancelled = async {
+        let canceled = async {
             self.linearizable().await?;
             version::check_cancel(self.state().cluster.now().downgrade())?;
             self.set_downgrade(credentials, false, String::new()).await
         };
-        if let Err(error) = cancelled.await {
+        if let Err(error) = canceled.await {
             tracing::warn!(%error, "failed to cancel downgrade");
         }
         self.cluster_version_text()

@@ -138,7 +138,7 @@ impl Server {
         let raised = pb::AlarmMember { member_id: local.0, alarm: kind.into() };
         // Only once: otherwise a full member would fill its log with alarms.
         if !state.alarms.get(raised.alarm).contains(&raised) {
-            self.raise_alarm(kind, local).await;
+            self.inner.alarms.raise(kind, local).await;
         }
         Err(Refusal::NoSpace.into())
     }

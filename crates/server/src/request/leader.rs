@@ -4,8 +4,8 @@
 //! are answered locally or forwarded:
 //!
 //! ```text
-//!   leader is   this member ─► Here           answered here
-//!               another     ─► Elsewhere      forwarded
+//!   leader is   this member ─► Local          answered locally
+//!               another     ─► Peer           forwarded
 //!               unknown     ─► waits up to the request timeout ─► etcdserver: no leader
 //! ```
 
@@ -26,9 +26,9 @@ const LEADER_LEASE_SHARE: u32 = 2;
 #[derive(Debug)]
 pub(super) enum Leader {
     /// This member leads.
-    Here,
+    Local,
     /// Another member leads.
-    Elsewhere(Member),
+    Peer(Member),
 }
 
 impl Server {
@@ -37,12 +37,12 @@ impl Server {
         loop {
             self.check_running()?;
             if self.is_leader() {
-                return Ok(Leader::Here);
+                return Ok(Leader::Local);
             }
             if let Some(leader) = self.leader().filter(|leader| *leader != self.local())
                 && let Some(member) = self.state().cluster.now().member(leader)
             {
-                return Ok(Leader::Elsewhere(member.clone()));
+                return Ok(Leader::Peer(member.clone()));
             }
             self.pause(self.config().heartbeat, deadline).await.map_err(or_no_leader)?;
         }

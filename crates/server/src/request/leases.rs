@@ -61,11 +61,11 @@ impl Server {
         let (id, deadline) = (LeaseId(id), self.deadline());
         loop {
             match self.find_leader(deadline).await? {
-                Leader::Here => match self.renew_here(credentials, id).await? {
+                Leader::Local => match self.renew_here(credentials, id).await? {
                     Some(ttl) => return Ok(ttl),
                     None => self.pause(RETRY, deadline).await?,
                 },
-                Leader::Elsewhere(leader) => {
+                Leader::Peer(leader) => {
                     self.check_renew(credentials, id).await?;
                     match self
                         .transport()
@@ -156,7 +156,7 @@ impl Server {
         r: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         let deadline = self.deadline();
-        while let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
+        while let Leader::Peer(leader) = self.find_leader(deadline).await? {
             match self.transport().request_lease_ttl(&leader, r, self.time_left(deadline)).await {
                 Ok(response) => return Ok(response),
                 Err(PeerRequestError::LeaseNotFound) => return Ok(no_lease(r)),

@@ -17,7 +17,7 @@ use crate::units::signed;
 /// The version that this server reports.
 pub const SERVER_VERSION: &str = types::ETCD_VERSION;
 
-/// The pause before a database is defragmented that replaces another.
+/// The pause before a defragmentation is retried on a database that has replaced another.
 const REPLACED_RETRY: Duration = Duration::from_millis(50);
 
 impl Server {
@@ -108,14 +108,15 @@ impl Server {
     pub async fn hash(&self, credentials: &Credentials) -> Result<pb::HashResponse, Error> {
         self.check_admin(credentials).await?;
         let (state, server) = (self.state(), self.clone());
-        let revision = state.store.current();
         let hashed = self.run_blocking(&self.inner.pools.long, move || {
             let began = server.now();
             let hash = state.backend.hash(&ignored_by_hash);
             server.metrics().hash_duration.observe(seconds(began, server.now()));
-            hash
+            // Compat: as in etcd, the revision after the hash. The hash may lack the last writes.
+            hash.map(|hash| (hash, state.store.current()))
         });
-        let hash = hashed.await?.map_err(|error| Error::Fault(error.to_string()))?;
+        let hashed = hashed.await?;
+        let (hash, revision) = hashed.map_err(|error| Error::Fault(error.to_string()))?;
         Ok(pb::HashResponse { header: Some(self.header(revision)), hash })
     }
 

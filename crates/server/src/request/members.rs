@@ -96,7 +96,7 @@ impl Server {
                     return promoted;
                 }
             }
-            if let Leader::Elsewhere(leader) = self.find_leader(deadline).await? {
+            if let Leader::Peer(leader) = self.find_leader(deadline).await? {
                 let promotion = self.transport().request_promotion(
                     &leader,
                     id,

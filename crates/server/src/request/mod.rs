@@ -80,13 +80,14 @@ impl Server {
         let command = request.into();
         // Before authentication, as in etcd: an overloaded member does no work for a refused
         // request.
-        self.check_apply_gap(&command)?;
+        self.inner.proposer.check_apply_gap(&command)?;
         let mut header = pb::RequestHeader::default();
         if let Some(caller) = self.auth_info(credentials).await? {
             caller.write_to(&mut header);
         }
         let timings = credentials.timings.as_ref();
-        let (proposal, _following) = self.propose_timed::<P>(header, command, timings)?;
+        let (proposal, _following) =
+            self.inner.proposer.propose_timed::<P>(header, command, timings)?;
         let answer = proposal.await;
         timings.into_iter().for_each(|timings| timings.record(RequestStage::Answered, self.now()));
         answer

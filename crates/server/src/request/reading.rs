@@ -227,7 +227,7 @@ struct SlowRead<'a, F> {
     found: F,
 }
 
-/// Returns the part of the header that counts towards the logged size.
+/// Returns the part of the header that counts toward the logged size.
 fn revision_alone(revision: i64) -> pb::ResponseHeader {
     pb::ResponseHeader { revision, ..pb::ResponseHeader::default() }
 }

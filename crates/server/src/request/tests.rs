@@ -1,16 +1,16 @@
-//! Requests to a member whose raft loop the test plays.
+//! Requests to a member whose raft loop the test simulates.
 
 use std::time::Duration;
 
 use proto::etcdserverpb::InternalRaftRequest;
 use simkit::poll_once;
 use testkit::waiting::step_until;
-use types::Index;
+use types::{Index, LeaseId};
 
 use super::keys::COMMIT_RETRY;
 use super::*;
 use crate::background::tests::{ManualMember, header};
-use crate::server::APPLY_GAP_MAX;
+use crate::propose::proposer::APPLY_GAP_MAX;
 
 fn enable_auth(member: &mut ManualMember) {
     let options = Some(proto::authpb::UserAddOptions { no_password: true });
@@ -83,4 +83,74 @@ fn an_overloaded_member_refuses_requests_before_authentication() {
 fn sleeping_for_the_longest_duration_does_not_overflow() {
     let member = ManualMember::new();
     assert_eq!(poll_once(&mut Box::pin(member.server.sleep(Duration::MAX))), None);
+}
+
+/// A sole leader reads without the raft loop, so a health check has to ask the loop itself.
+#[test]
+fn a_raft_loop_that_hangs_is_noticed_although_reads_work() {
+    let mut member = ManualMember::new();
+    member.lead();
+    let server = member.server.clone();
+    assert_eq!(poll_once(&mut Box::pin(server.linearizable())), Some(Ok(())));
+    let mut responds = Box::pin(server.raft_loop_responds());
+    assert_eq!(poll_once(&mut responds), None, "nothing takes the events of the loop");
+    let now = member.advance(server.config().request_timeout());
+    server.inner.timers.turn(now);
+    assert_eq!(poll_once(&mut responds), Some(Err(Error::Timeout)));
+}
+
+fn revoke(id: i64) -> InternalRaftRequest {
+    let lease_revoke = Some(pb::LeaseRevokeRequest { id });
+    InternalRaftRequest { lease_revoke, ..header() }
+}
+
+/// The checkpoint of the lease has to be cleared through the log first, and meanwhile the lease is
+/// revoked.
+#[test]
+fn a_renewal_that_a_revocation_overtakes_finds_no_lease() {
+    let mut member = ManualMember::with(|config| config.features.lease_checkpoint = true);
+    member.lead();
+    let server = member.server.clone();
+    let lease_grant = Some(pb::LeaseGrantRequest { id: 7, ttl: 600 });
+    member.apply_ok(&InternalRaftRequest { lease_grant, ..header() });
+    let checkpoints = vec![pb::LeaseCheckpoint { id: 7, remaining_ttl: 100 }];
+    let lease_checkpoint = Some(pb::LeaseCheckpointRequest { checkpoints });
+    member.apply_ok(&InternalRaftRequest { lease_checkpoint, ..header() });
+
+    let credentials = Credentials::default();
+    let mut renewals = [7, 7].map(|id| Box::pin(server.lease_renew(&credentials, id)));
+    let mut forwarded = Box::pin(server.renew(LeaseId(7)));
+    renewals.iter_mut().for_each(|renewal| assert_eq!(poll_once(renewal), None));
+    assert_eq!(poll_once(&mut forwarded), None, "the checkpoint is proposed");
+    member.apply_ok(&revoke(7));
+    assert_eq!(member.complete_all().len(), 3, "each renewal has proposed a checkpoint");
+    renewals.iter_mut().for_each(|renewal| assert_eq!(poll_once(renewal), Some(Ok(0))));
+    let not_found = Error::Renew(lease::RenewError::NotFound);
+    assert_eq!(poll_once(&mut forwarded), Some(Err(not_found)));
+}
+
+/// A hash and the revision in its header belong to the same state, also if writes or a snapshot
+/// arrive while it waits for the pool.
+#[test]
+fn a_hash_has_the_revision_of_the_state_that_was_hashed() {
+    let mut member = ManualMember::new();
+    member.put("a");
+    let server = member.server.clone();
+    let credentials = Credentials::default();
+    let before = server.state();
+    let mut hash = Box::pin(server.hash(&credentials));
+    let mut hash_kv = Box::pin(server.hash_kv(&credentials, 0));
+    assert!(poll_once(&mut hash).is_none() && poll_once(&mut hash_kv).is_none(), "queued");
+    member.put("a");
+    member.receive_empty_snapshot();
+    assert_eq!(server.state().store.current(), 1, "the snapshot has no keys");
+    (0..2).for_each(|_| server.inner.pools.long.turn());
+
+    let hash = poll_once(&mut hash).expect("the job is done").unwrap();
+    let expected = before.backend.hash(&backend::schema::ignored_by_hash).unwrap();
+    assert_eq!((hash.hash, hash.header.unwrap().revision), (expected, 3));
+    let hash_kv = poll_once(&mut hash_kv).expect("the job is done").unwrap();
+    let (expected, current) = before.store.hash_kv(0).unwrap();
+    assert_eq!((hash_kv.hash, hash_kv.hash_revision), (expected.hash, 3));
+    assert_eq!(hash_kv.header.unwrap().revision, current);
 }

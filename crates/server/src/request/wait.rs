@@ -35,6 +35,16 @@ impl Server {
         applied.unwrap_or(Err(Error::TimeoutWaitAppliedIndex))
     }
 
+    /// Waits until the raft loop handles an event. The reads of a sole leader do without the loop, so
+    /// they succeed while it hangs.
+    ///
+    /// # Errors
+    /// The loop does not respond within the request timeout, or the member stops.
+    pub async fn raft_loop_responds(&self) -> Result<(), Error> {
+        let status = within(self.raft_status(), self.sleep(self.config().request_timeout()));
+        status.await?.unwrap_or(Err(Error::Timeout)).map(drop)
+    }
+
     /// Waits until an index from a client, which may never be reached, is applied here. Returns
     /// false at the deadline.
     pub(super) async fn wait_applied_until(

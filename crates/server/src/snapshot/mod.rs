@@ -20,7 +20,7 @@ pub(crate) mod send;
 use std::sync::Arc;
 
 use backend::schema::meta;
-use backend::{CommitError, ReadError, View};
+use backend::{BackendView, CommitError, ReadError};
 use proto::raftpb::{ConfState, SnapshotMetadata};
 use proto::{raftpb, walpb};
 use raft::Message;
@@ -98,7 +98,7 @@ impl SnapshotStage {
         }
     }
 
-    /// Sends the queued snapshots, and takes the newest of those to take.
+    /// Sends all queued snapshots. Of the queued snapshots to take, takes only the newest.
     ///
     /// # Errors
     /// The disk cannot be written: the member has to stop.
@@ -118,7 +118,7 @@ impl SnapshotStage {
     /// received snapshot is about to replace it: consensus retries.
     fn send(&self, message: Message) -> Result<(), SnapshotFault> {
         let image = self.state.get().backend.snapshot()?;
-        let view = View::of_file(image.clone());
+        let view = BackendView::of_file(image.clone());
         let (index, term) = meta::applied(&view)?;
         let requested = message.snapshot.as_ref().map_or(Index::ZERO, |it| it.metadata.index);
         if index < requested {

@@ -1,5 +1,5 @@
 //! Snapshot transfers to peers. While one is in flight, and for a while after, the in-memory log
-//! keeps the entries behind it: the peer continues from there.
+//! keeps the entries after it: the peer continues from there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use types::MemberId;
 
 /// The maximum number of transfers in flight.
 pub(crate) const TRANSFERS_MAX: usize = 16;
-/// The time that a peer has to ask for the entries behind a snapshot that it received.
+/// The time that a peer has to ask for the entries after a snapshot that it received.
 const CATCH_UP_TIME: Duration = Duration::from_secs(30);
 
 /// The snapshot transfers in flight.

@@ -45,7 +45,7 @@ fn reject(leader: &MemberWithPeers, follower: MemberId, last: Index) {
 /// As in etcd, the log in memory is trimmed with every snapshot, and every 100 entries
 /// (`TestMixVersionsSnapshotByMockingPartition`).
 #[test]
-fn few_catch_up_entries_are_honoured() {
+fn few_catch_up_entries_are_honored() {
     assert!(is_sent_a_snapshot(30, 10, 10), "the last snapshot left 10 entries");
     assert!(!is_sent_a_snapshot(5, 10, 50), "all of them are left");
     assert!(!is_sent_a_snapshot(30, 10_000, 10), "nothing was trimmed yet");

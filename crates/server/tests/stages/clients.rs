@@ -229,7 +229,7 @@ impl Clients {
 
     /// Checks the keys at each revision that is not compacted.
     fn assert_history(&self, state: &StateMachine, number: usize) {
-        let compacted = state.store.compacted();
+        let compacted = state.store().compacted();
         for ExpectedState { model, .. } in &self.states[..=number] {
             if model.revision >= compacted {
                 assert_eq!(keys_at(state, model.revision), model.keys, "at {}", model.revision);
@@ -248,7 +248,7 @@ impl Clients {
 /// Checks that keys and leases agree about attachments.
 fn assert_attached(state: &StateMachine, model: &Model) {
     for lease in model.leases.keys() {
-        let found = state.lessor.keys_of(LeaseId(*lease)).unwrap();
+        let found = state.lessor().keys_of(LeaseId(*lease)).unwrap();
         let found = found.iter().map(|key| &**key);
         assert!(found.eq(model.attached(*lease)), "keys of lease {lease}");
     }

@@ -14,7 +14,7 @@ pub(crate) const CONFIG: wal::Config =
 
 /// Returns the contents of the log on this disk.
 pub(crate) fn contents(disk: SimDisk) -> LogContents {
-    let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(disk), small().wal_path());
-    let start = wal::valid_snapshots(&*disk, &folder).unwrap().pop().unwrap();
-    Wal::open(disk, &folder, &start, CONFIG).unwrap().read_all().unwrap().1
+    let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(disk), small().wal_path());
+    let start = wal::valid_snapshots(&*disk, &dir).unwrap().pop().unwrap();
+    Wal::open(disk, &dir, &start, CONFIG).unwrap().read_all().unwrap().1
 }

@@ -156,7 +156,7 @@ fn during_initial_check() -> MemberWithPeers {
 #[test]
 fn a_member_joins_consensus_only_after_its_initial_check() {
     let mut member = during_initial_check();
-    let (hash, _) = member.server().state().store.hash_kv(0).unwrap();
+    let (hash, _) = member.server().state().store().hash_kv(0).unwrap();
     member.set_peer_hash(hash);
     (0..3).for_each(|_| member.tick());
     member.follow(member.peers[0], TERM);
@@ -165,7 +165,7 @@ fn a_member_joins_consensus_only_after_its_initial_check() {
 #[test]
 fn a_member_with_a_different_hash_never_joins_consensus() {
     let mut member = during_initial_check();
-    let (own, _) = member.server().state().store.hash_kv(0).unwrap();
+    let (own, _) = member.server().state().store().hash_kv(0).unwrap();
     member.set_peer_hash(KeyValueHash { hash: !own.hash, ..own });
     (0..30).for_each(|_| member.tick());
     assert!(member.stages.is_over() && member.sent().is_empty());

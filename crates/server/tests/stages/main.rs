@@ -19,7 +19,7 @@
 //! | `op`, `model` | random requests, and a model of their effect on keys and leases |
 //! | `clients` | the results that clients got, and so the states that a member may be found in |
 //! | `scenario` | a run of a member, generated from a seed |
-//! | `with_peers` | a member of a cluster, whose peers the test plays |
+//! | `with_peers` | a member of a cluster, whose peers the test simulates |
 //! | `disk_log` | the contents of the log on a disk |
 //! | `power`, `faults`, `shutdown`, `leader`, `leader_term`, `follower`, `catch_up` | the tests |
 //! | `robustness_record` | bugs that etcd's robustness tests found |

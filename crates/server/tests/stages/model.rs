@@ -42,7 +42,7 @@ impl Model {
 
     /// Reads the state of a member.
     pub(crate) fn of(state: &StateMachine) -> Model {
-        let StateMachine { store, lessor, cluster, .. } = state;
+        let (store, lessor, cluster) = (state.store(), state.lessor(), state.cluster());
         let (revision, compacted) = (store.current(), store.compacted());
         let granted = |id| lessor.time_to_live(id, Duration::ZERO).unwrap().granted;
         let leases = lessor.leases().into_iter().map(|id| (id.0, granted(id))).collect();
@@ -132,7 +132,7 @@ pub(crate) fn keys_at(state: &StateMachine, revision: i64) -> Keys {
         revision,
         ..pb::RangeRequest::default()
     };
-    let range = state.store.range(&request).unwrap();
+    let range = state.store().range(&request).unwrap();
     range.kvs.iter().map(|kv| key_value(KeyValue::decode(kv).unwrap())).collect()
 }
 

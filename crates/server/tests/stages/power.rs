@@ -66,11 +66,11 @@ fn an_interrupted_first_start_is_repeated() {
 #[test]
 fn a_torn_first_write_is_treated_as_an_interrupted_first_start() {
     let scenario = Scenario { seed: 1, steps: 0 };
-    let (whole, folder) = (SimDisk::new(0), scenario.config().wal_path());
+    let (whole, dir) = (SimDisk::new(0), scenario.config().wal_path());
     scenario.run_on(&whole);
     let wal::LogContents { metadata, entries, .. } = disk_log::contents(whole);
     let torn = SimDisk::new(0);
-    let mut log = Wal::create(Arc::new(torn.clone()), &folder, metadata, disk_log::CONFIG).unwrap();
+    let mut log = Wal::create(Arc::new(torn.clone()), &dir, metadata, disk_log::CONFIG).unwrap();
     log.save(&HardState::default(), &entries[..1], true).unwrap();
     drop(log);
     Run::new(scenario, &torn).assert_serves_now();

@@ -53,7 +53,7 @@ fn an_acknowledged_write_of_a_single_member_survives_a_crash_14370() {
         for cut in 0..8 {
             let disk = platform.disk.power_cut(cut);
             let stages = single_member(&SimPlatform { disk, clock: SimClock::default() });
-            assert_eq!(stages.server().state().store.keys(), 1, "seed {seed}, cut {cut}");
+            assert_eq!(stages.server().state().store().keys(), 1, "seed {seed}, cut {cut}");
         }
     }
 }
@@ -105,7 +105,7 @@ fn enable_auth(leader: &mut MemberWithPeers) {
 
 /// Returns the log data of a put by alice.
 fn put_by_alice(leader: &MemberWithPeers, key: &'static str) -> bytes::Bytes {
-    let auth_revision = leader.server().state().auth.revision();
+    let auth_revision = leader.server().state().auth().revision();
     let header = pb::RequestHeader { id: 77, username: "alice".into(), auth_revision };
     let put = Some(pb::PutRequest { key: key.into(), ..put() });
     let request = pb::InternalRaftRequest { header: Some(header), put, ..Default::default() };
@@ -137,7 +137,8 @@ fn a_member_applies_with_the_permissions_of_a_received_snapshot_14571() {
     member.tick();
     assert_eq!(member.server().applied(), last);
     // Alice may write one of the keys.
-    let store = &member.server().state().store;
+    let state = member.server().state();
+    let store = state.store();
     let key = |key: &'static str| pb::RangeRequest { key: key.into(), ..Default::default() };
     let count = |name| store.range(&key(name)).unwrap().count;
     assert_eq!((count("k"), count("other")), (1, 0));
@@ -157,7 +158,7 @@ fn two_snapshots_in_a_short_time_are_both_applied_18055() {
     member.tick();
     assert!(!member.stages.is_over());
     assert_eq!(member.server().applied(), second);
-    assert_eq!(member.server().state().store.keys(), 1);
+    assert_eq!(member.server().state().store().keys(), 1);
 }
 
 /// Returns the read contexts of the heartbeats, by which peers confirm that this member still

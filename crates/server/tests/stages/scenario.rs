@@ -197,7 +197,7 @@ impl Run {
         assert!(poll_once(&mut status).is_none());
         self.stages().turn(Stage::Raft);
         let conf = poll_once(&mut status).unwrap().unwrap().config.to_conf_state();
-        let members = server.state().cluster.now();
+        let members = server.membership();
         let (learners, voters): (Vec<_>, _) = members.ids().partition(|id| members.is_learner(*id));
         assert_eq!((conf.voters, conf.learners), (voters, learners));
     }

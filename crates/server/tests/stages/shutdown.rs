@@ -146,7 +146,7 @@ fn a_failed_compaction_fails_all_waiters() {
     step_until("revision 5 is compacted", || {
         busy.submit(3);
         busy.turns(&[Stage::Raft, Stage::Log, Stage::Raft, Stage::Apply]);
-        busy.stages.server().state().store.compacted() >= 5
+        busy.stages.server().state().store().compacted() >= 5
     });
     busy.fill();
     busy.platform.disk.fail_change(0, Fault::Eio);

@@ -1,4 +1,4 @@
-//! A member of a cluster whose peers the test plays: it inspects the messages that the member
+//! A member of a cluster whose peers the test simulates: it inspects the messages that the member
 //! sends, and makes up the responses.
 
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl MemberWithPeers {
         let wire = Arc::new(RecordingTransport::default());
         let stages = Stages::boot(config, platform.to_platform(), Arc::clone(&wire) as _).unwrap();
         let local = stages.server().local();
-        let members = stages.server().state().cluster.now();
+        let members = stages.server().membership();
         let peers = members.ids().filter(|id| *id != local).collect();
         let SimPlatform { disk, clock } = platform;
         MemberWithPeers { stages, clock, disk, peers, wire, log_hangs: false }
@@ -197,9 +197,9 @@ impl MemberWithPeers {
     /// Returns the current database with its snapshot message.
     pub(crate) fn snapshot(&self) -> (Message, Vec<u8>) {
         let (state, mut image) = (self.stages.server().state(), Vec::new());
-        state.backend.snapshot_to(&mut image).unwrap();
+        state.backend().snapshot_to(&mut image).unwrap();
         let (index, term) = state.applied().unwrap();
-        let conf_state = state.cluster.now().conf_state().into();
+        let conf_state = state.cluster().now().conf_state().into();
         let metadata = raft::SnapshotMetadata { conf_state, index, term };
         let snapshot = raft::Snapshot { metadata, ..raft::Snapshot::default() };
         let message = Message::new(MessageType::MsgSnap, MemberId(0));

@@ -69,8 +69,8 @@ fn an_alarm_refuses_only_the_requests_it_forbids() {
         for (name, refused_by, request) in requests() {
             let mut member = member(Setup::default());
             member.answer(&req::raise(1, raised)).unwrap();
-            let before = member.machine.backend.view();
-            let (result, revision) = (member.answer(&request), member.machine.store.current());
+            let before = member.machine.backend().view();
+            let (result, revision) = (member.answer(&request), member.machine.store().current());
             if !refused_by.contains(letter) {
                 assert!(result.is_ok(), "{name} while {raised:?}: {result:?}");
                 continue;
@@ -81,7 +81,7 @@ fn an_alarm_refuses_only_the_requests_it_forbids() {
                 let kept = |pairs: crate::support::observe::Pairs| -> Vec<_> {
                     pairs.into_iter().filter(|(key, _)| key != b"consistent_index").collect()
                 };
-                let after = pairs(&member.machine.backend.view(), bucket);
+                let after = pairs(&member.machine.backend().view(), bucket);
                 assert_eq!(kept(after), kept(pairs(&before, bucket)), "{name}: {bucket}");
             }
         }
@@ -136,7 +136,7 @@ fn alarm_requests_return_the_alarms_that_etcd_returns() {
             panic!("unexpected reply to {action:?} {id} {kind:?}");
         };
         assert_eq!(response.alarms, wanted, "{action:?} {id} {kind:?}");
-        assert_eq!(member.reopened().machine.alarms.get(0), member.machine.alarms.get(0));
+        assert_eq!(member.reopened().machine.alarms().get(0), member.machine.alarms().get(0));
     }
 }
 
@@ -149,7 +149,10 @@ fn unknown_alarm_actions_and_types_do_not_stop_the_member() {
     request.alarm.as_mut().unwrap().action = AlarmAction::Activate.into();
     request.alarm.as_mut().unwrap().alarm = -5;
     member.answer(&request).unwrap();
-    assert_eq!(member.reopened().machine.alarms.get(0), [AlarmMember { member_id: 1, alarm: -5 }]);
+    assert_eq!(
+        member.reopened().machine.alarms().get(0),
+        [AlarmMember { member_id: 1, alarm: -5 }]
+    );
     member.answer(&req::put("k", b"v", 0)).expect("an unknown alarm refuses no puts");
 }
 
@@ -160,26 +163,26 @@ type IsApplied = fn(&Member) -> bool;
 fn a_request_beyond_the_quota_is_refused_but_applied() {
     let full = Setup { quota: 1, ..Setup::default() };
     let cases: [(&str, Request, IsApplied); 4] = [
-        ("put", req::put("k", b"3", 0), |it| it.machine.store.current() == 4),
-        ("txn", req::txn(req::txn_of(vec![put_op()])), |it| it.machine.store.current() == 4),
+        ("put", req::put("k", b"3", 0), |it| it.machine.store().current() == 4),
+        ("txn", req::txn(req::txn_of(vec![put_op()])), |it| it.machine.store().current() == 4),
         ("txn with a put in the other branch", req::txn(put_in_failure()), |it| {
-            it.machine.store.current() == 3
+            it.machine.store().current() == 3
         }),
-        ("grant", req::grant(8, 60), |it| it.machine.lessor.contains(LeaseId(8))),
+        ("grant", req::grant(8, 60), |it| it.machine.lessor().contains(LeaseId(8))),
     ];
     for (name, request, is_applied) in cases {
         let mut member = member(full);
         let outcome = member.apply_next(&request);
         assert_eq!(outcome.result, Some(Err(Refusal::NoSpace)), "{name}");
-        assert_eq!(outcome.revision, member.machine.store.current(), "{name}");
+        assert_eq!(outcome.revision, member.machine.store().current(), "{name}");
         assert!(is_applied(&member) && is_applied(&member.reopened()), "{name} was not applied");
         let unlimited = {
             let mut unlimited = self::member(Setup::default());
             unlimited.answer(&request).unwrap();
-            buckets(&unlimited.machine.backend.view())
+            buckets(&unlimited.machine.backend().view())
         };
-        assert_eq!(buckets(&member.machine.backend.view()), unlimited, "{name}");
-        assert_eq!(member.machine.alarms.get(0), [], "the alarm is raised by another entry");
+        assert_eq!(buckets(&member.machine.backend().view()), unlimited, "{name}");
+        assert_eq!(member.machine.alarms().get(0), [], "the alarm is raised by another entry");
     }
 }
 
@@ -213,7 +216,7 @@ fn other_refusals_take_precedence_over_the_quota() {
 fn the_quota_is_compared_with_the_size_of_the_file_and_the_cost() {
     let request = req::put("key", b"value", 0);
     const COST: i64 = 256 + 3 + 5;
-    let size = i64::try_from(Member::new(Setup::default()).machine.backend.size()).unwrap();
+    let size = i64::try_from(Member::new(Setup::default()).machine.backend().size()).unwrap();
     for (quota, wanted) in [(size + COST + 1, true), (size + COST, false), (0, true), (-1, true)] {
         let mut member = Member::new(Setup { quota, ..Setup::default() });
         assert_eq!(member.answer(&request).is_ok(), wanted, "quota {quota}");

@@ -134,7 +134,7 @@ fn transactions_nest_as_deep_as_in_etcd() {
         fuzzed.assert_memory_matches_database();
         let Tally { applied, faults, .. } = fuzzed.tally;
         assert_eq!((applied, faults), (5, 1));
-        assert_eq!(fuzzed.member().machine.store.current(), 6);
+        assert_eq!(fuzzed.member().machine.store().current(), 6);
     };
     let thread = std::thread::Builder::new().stack_size(server::STACK_BYTES).spawn(test).unwrap();
     thread.join().unwrap();

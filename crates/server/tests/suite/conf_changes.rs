@@ -53,9 +53,9 @@ fn an_accepted_conf_change_reaches_consensus_and_the_database() {
         let (index, recorded) = member.voters.changes.last().unwrap().clone();
         assert_eq!((index, recorded), (member.applied().0, change.to_conf_change(Some(77))));
         let again = member.reopened();
-        let conf = meta::conf_state(&again.machine.backend.view()).unwrap().unwrap();
+        let conf = meta::conf_state(&again.machine.backend().view()).unwrap().unwrap();
         assert_eq!((&conf.voters[..], &conf.learners[..]), (voters, learners), "{change:?}");
-        assert_eq!(again.machine.cluster.now(), member.machine.cluster.now(), "{change:?}");
+        assert_eq!(again.machine.cluster().now(), member.machine.cluster().now(), "{change:?}");
     }
 }
 
@@ -75,16 +75,16 @@ fn a_refused_conf_change_reaches_consensus_with_node_id_zero() {
     ];
     for (change, refused) in cases {
         let mut member = member();
-        let mut before = buckets(&member.machine.backend.view());
-        let known = member.machine.cluster.now();
+        let mut before = buckets(&member.machine.backend().view());
+        let known = member.machine.cluster().now();
         assert_eq!(apply(&mut member, &change), (Err(refused), None), "{change:?}");
         let (index, recorded) = member.voters.changes.last().unwrap().clone();
         let mut ignored = change.to_conf_change(Some(77));
         ignored.node_id = Some(0);
         assert_eq!((index, recorded), (member.applied().0, ignored), "{change:?}");
-        assert_eq!(member.machine.cluster.now(), known, "{change:?}");
+        assert_eq!(member.machine.cluster().now(), known, "{change:?}");
         // Only the consistent index is written, not the conf state.
-        let mut after = buckets(&member.machine.backend.view());
+        let mut after = buckets(&member.machine.backend().view());
         for side in [&mut before, &mut after] {
             let meta = side.get_mut("meta").unwrap();
             meta.retain(|(key, _)| key != meta::CONSISTENT_INDEX);
@@ -99,6 +99,6 @@ fn a_refused_first_conf_change_does_not_save_the_conf_state() {
     let mut member = Member::new(Setup::default());
     let (result, _) = apply(&mut member, &Change::Remove(MemberId(1)));
     assert_eq!(result, Err(ConfChangeRefusal::IdNotFound));
-    assert_eq!(meta::conf_state(&member.machine.backend.view()).unwrap(), None);
+    assert_eq!(meta::conf_state(&member.machine.backend().view()).unwrap(), None);
     assert_eq!(member.voters.changes.len(), 1);
 }

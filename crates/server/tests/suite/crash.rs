@@ -13,8 +13,8 @@
 //! are finished before states are compared.
 //!
 //! The commit thread may commit at any time, also while an entry is applied. So half of the
-//! scenarios are eager: they commit within every entry that asks for waiters, and keep no batch
-//! pending, so that each backend transaction becomes durable separately.
+//! scenarios are eager: they commit while applying every entry that checks for a waiter, and keep
+//! no batch pending, so that each backend transaction becomes durable separately.
 
 use anyhow::bail;
 use env::{Fault, SeededRandom, SimDisk};
@@ -97,12 +97,12 @@ impl Run<'_> {
         match step {
             Step::Apply => self.apply(),
             Step::Commit => {
-                self.machine().backend.committer().turn()?;
+                self.machine().backend().committer().turn()?;
                 self.durable = self.applied;
                 Ok(())
             }
             Step::Compact => {
-                self.machine().store.turn_compaction()?;
+                self.machine().store().turn_compaction()?;
                 Ok(())
             }
             Step::Restart => self.restart(),
@@ -116,7 +116,7 @@ impl Run<'_> {
         let waits = |_| {
             if self.scenario.eager {
                 // If the commit fails, so does the entry.
-                let _ = machine.backend.committer().turn();
+                let _ = machine.backend().committer().turn();
             }
             true
         };
@@ -166,7 +166,7 @@ impl Run<'_> {
             "{when}: found entry {found}, only {} applied",
             self.applied
         );
-        let revision = member.machine.store.current();
+        let revision = member.machine.store().current();
         assert_eq!(revision, log.states[found].memory.current, "{when}: revision after recovery");
         assert_applied_entries_are_skipped(&mut member, &log.entries[..found]);
         member.finish_compactions();
@@ -197,12 +197,12 @@ fn replay(member: &mut Member, entries: &[Entry]) {
 /// log is read from the last snapshot on.
 fn assert_applied_entries_are_skipped(member: &mut Member, entries: &[Entry]) {
     const REPEATED_MAX: usize = 5;
-    let before = member.machine.backend.view().sequence();
+    let before = member.machine.backend().view().sequence();
     for entry in entries.iter().rev().take(REPEATED_MAX).rev() {
         let again = member.apply(entry).expect("an entry that was applied before");
         assert!(matches!(again, Applied::AlreadyApplied), "{again:?}");
     }
-    assert_eq!(member.machine.backend.view().sequence(), before);
+    assert_eq!(member.machine.backend().view().sequence(), before);
     assert_eq!(member.voters.changes, [], "skipped conf changes reached consensus");
 }
 
@@ -279,15 +279,15 @@ fn apply_until_crash(
     for entry in &log.entries[found..] {
         member.apply(entry)?;
         for _ in 0..random.below(3) {
-            member.machine.store.turn_compaction()?;
+            member.machine.store().turn_compaction()?;
         }
         if random.chance(1, 4) {
-            member.machine.backend.committer().turn()?;
+            member.machine.backend().committer().turn()?;
             *durable = applied(&member);
         }
     }
     disk.heal();
-    if member.machine.backend.failure().is_some() {
+    if member.machine.backend().failure().is_some() {
         bail!("power cut");
     }
     member.finish_compactions();

@@ -65,7 +65,7 @@ impl ScheduledMember {
         let member = self.member();
         let applied = member.apply(&log.entries[at]).unwrap();
         if leads && matches!(applied, Applied::Empty) {
-            member.machine.lessor.promote(Duration::from_secs(1), Duration::ZERO);
+            member.machine.lessor().promote(Duration::from_secs(1), Duration::ZERO);
         }
         applied
     }

@@ -68,13 +68,13 @@ fn v2_requests_set_attributes_and_the_cluster_version() {
         else {
             panic!("attributes were applied as {applied:?}");
         };
-        let now = member.reopened().machine.cluster.now();
+        let now = member.reopened().machine.cluster().now();
         assert_eq!(now.member(MemberId(7)).unwrap().attributes.name, "seven");
     }
     for data in encodings(&v2("PUT", "/0/version", "3.4.0")) {
         let mut member = member(Setup::default());
         member.apply(&member.next_raw(EntryType::Normal, data)).unwrap();
-        let version = member.reopened().machine.cluster.now().version().unwrap();
+        let version = member.reopened().machine.cluster().now().version().unwrap();
         assert_eq!((version.major, version.minor), (3, 4));
     }
 }
@@ -97,9 +97,9 @@ fn a_v2_request_writes_the_same_bytes_as_its_v3_successor() {
 #[test]
 fn attributes_of_a_removed_member_are_ignored() {
     let mut member = member(Setup::default());
-    let before = buckets(&member.machine.backend.view())["members"].clone();
+    let before = buckets(&member.machine.backend().view())["members"].clone();
     assert_eq!(member.answer(&req::attributes(8, "eight")), Ok(Reply::Empty));
-    assert_eq!(buckets(&member.machine.backend.view())["members"], before);
+    assert_eq!(buckets(&member.machine.backend().view())["members"], before);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn ranges_in_a_transaction_without_a_waiter_read_nothing() {
             _ => (0, 0),
         };
         let counts: Vec<_> = txn.responses.iter().map(count).collect();
-        (counts, buckets(&member.machine.backend.view()))
+        (counts, buckets(&member.machine.backend().view()))
     };
     let (with_waiter, no_waiter) = (counts(true), counts(false));
     assert_eq!(with_waiter.0, [(2, 1), (0, 0), (3, 1)]);
@@ -259,11 +259,11 @@ fn an_invalid_entry_is_a_fault_and_changes_nothing() {
     ];
     for (name, kind, data, is_expected) in cases {
         let mut member = member(Setup::default());
-        let before = (member.machine.backend.view(), Observed::of(&member.machine));
+        let before = (member.machine.backend().view(), Observed::of(&member.machine));
         let recorded = member.voters.changes.len();
         let fault = member.apply(&member.next_raw(kind, data)).expect_err(name);
         assert!(is_expected(&fault), "{name}: {fault:?}");
-        let view = member.machine.backend.view();
+        let view = member.machine.backend().view();
         assert_eq!(view.sequence(), before.0.sequence(), "{name}");
         assert_eq!(buckets(&view), buckets(&before.0), "{name}");
         assert_eq!(member.voters.changes.len(), recorded, "{name}: reached consensus");
@@ -286,7 +286,7 @@ fn truncated(request: &Request) -> Vec<u8> {
 #[test]
 fn a_conf_change_saves_the_conf_state() {
     let member = member(Setup::default());
-    let conf = meta::conf_state(&member.machine.backend.view()).unwrap().unwrap();
+    let conf = meta::conf_state(&member.machine.backend().view()).unwrap().unwrap();
     assert_eq!((conf.voters, conf.learners), (vec![7], vec![]));
 }
 
@@ -296,7 +296,7 @@ fn a_gap_in_the_log_stops_the_member() {
     let mut member = member(Setup::default());
     let first = member.next(&req::put("a", b"1", 0));
     assert!(matches!(member.apply(&first), Ok(Applied::Request(_))));
-    let before = buckets(&member.machine.backend.view());
+    let before = buckets(&member.machine.backend().view());
     let skipped = member.next(&req::put("a", b"2", 0)).index;
     let mut late = member.next(&req::put("a", b"3", 0));
     late.index = skipped.next();
@@ -305,7 +305,7 @@ fn a_gap_in_the_log_stops_the_member() {
         matches!(fault, Fault::Gap { expected, found } if (expected, found) == (skipped, late.index)),
         "{fault}"
     );
-    assert_eq!(buckets(&member.machine.backend.view()), before);
+    assert_eq!(buckets(&member.machine.backend().view()), before);
     // An entry that is already applied is skipped, and the next one is applied.
     assert!(matches!(member.apply(&first), Ok(Applied::AlreadyApplied)));
     let next = member.next(&req::put("a", b"2", 0));

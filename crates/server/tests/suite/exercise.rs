@@ -212,14 +212,14 @@ fn assert_entry_is_invalid(entry: &Entry, fault: &Fault) {
 
 /// The state of a member before or after an entry.
 struct EntryState {
-    view: backend::View,
+    view: backend::BackendView,
     revision: i64,
 }
 
 impl EntryState {
     fn of(member: &Member) -> EntryState {
         let machine = &member.machine;
-        EntryState { view: machine.backend.view(), revision: machine.store.current() }
+        EntryState { view: machine.backend().view(), revision: machine.store().current() }
     }
 
     /// Content of all buckets without the applied index and term.

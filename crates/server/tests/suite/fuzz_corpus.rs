@@ -6,9 +6,9 @@ use crate::exercise::exercise;
 
 #[test]
 fn every_input_of_the_corpus_passes_without_a_panic() {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/apply"].iter().collect();
+    let dir: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../fuzz/seeds/apply"].iter().collect();
     let mut inputs: Vec<PathBuf> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     inputs.sort();
     assert!(inputs.len() > 20, "only {} inputs in the corpus", inputs.len());
     for input in inputs {

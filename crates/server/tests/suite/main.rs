@@ -11,7 +11,7 @@
 //! | `conf_changes` | applied and refused conf changes |
 //! | `scripts` | golden scripts of applying: `testdata/apply` |
 //! | `requests` | client requests to a running member |
-//! | `running`, `failing` | start, restart and shutdown of a member; disk errors and panics |
+//! | `lifecycle`, `disk_faults` | start, restart and shutdown of a member; disk errors and panics |
 //! | `arbitrary_logs` | arbitrary entries: no panic, and memory matches the database |
 //! | `fuzz_corpus` | replay of the fuzzer's corpus |
 
@@ -22,14 +22,14 @@ mod arbitrary_logs;
 mod conf_changes;
 mod crash;
 mod determinism;
+mod disk_faults;
 mod entries;
 mod exercise;
-mod failing;
 mod fuzz_corpus;
+mod lifecycle;
 mod named_bugs;
 mod permissions;
 mod requests;
 mod robustness_record;
-mod running;
 mod scripts;
 mod support;

@@ -54,7 +54,7 @@ fn at_every_crash(log: &[Entry], between: Between<'_>, check: &dyn Fn(Member)) -
 }
 
 fn commit(member: &Member) -> anyhow::Result<()> {
-    member.machine.backend.committer().turn()?;
+    member.machine.backend().committer().turn()?;
     Ok(())
 }
 
@@ -62,7 +62,7 @@ fn commit(member: &Member) -> anyhow::Result<()> {
 fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
     commit(member)?;
     for _ in 0..STEPS_MAX {
-        if member.machine.store.turn_compaction()? == mvcc::CompactionTurn::Idle {
+        if member.machine.store().turn_compaction()? == mvcc::CompactionTurn::Idle {
             return Ok(());
         }
         commit(member)?;
@@ -76,11 +76,11 @@ fn commit_and_compact(member: &Member) -> anyhow::Result<()> {
 fn the_applied_index_is_durable_with_its_data_3_5_0_to_3_5_2() {
     let puts: Vec<Request> = (0..12).map(|n| req::put("k", &[n], 0)).collect();
     let cuts = at_every_crash(&log(&puts), &commit, &|member| {
-        let view = member.machine.backend.view();
+        let view = member.machine.backend().view();
         let (Index(applied), _) = meta::applied(&view).unwrap();
         let revisions = pairs(&view, Bucket::Key).len() as u64;
         assert_eq!(applied, revisions, "each entry puts one key");
-        assert_eq!(member.machine.store.current(), 1 + applied.cast_signed());
+        assert_eq!(member.machine.store().current(), 1 + applied.cast_signed());
     });
     assert!(cuts > 300, "only {cuts} cuts");
 }
@@ -93,11 +93,11 @@ fn a_revoked_lease_is_deleted_together_with_its_keys() {
     requests.push(req::revoke(7));
     at_every_crash(&log(&requests), &commit, &|member| {
         let (applied, _) = member.applied();
-        let (store, lessor) = (&member.machine.store, &member.machine.lessor);
+        let (store, lessor) = (member.machine.store(), member.machine.lessor());
         let granted = (1..5).contains(&applied.0);
         let keys = if granted { applied.0 - 1 } else { 0 };
         assert_eq!((lessor.len(), store.keys()), (usize::from(granted), keys), "{applied}");
-        assert_eq!(pairs(&member.machine.backend.view(), Bucket::Lease).len(), lessor.len());
+        assert_eq!(pairs(&member.machine.backend().view(), Bucket::Lease).len(), lessor.len());
     });
 }
 
@@ -122,7 +122,7 @@ fn the_revision_does_not_go_back_after_a_crash_17780() {
             let writes = (1..).zip(requests).filter(|(_, request)| request.compaction.is_none());
             let written = writes.filter(|(index, _)| *index <= applied).count();
             let revision = 1 + i64::try_from(written).unwrap();
-            assert_eq!(member.machine.store.current(), revision, "after entry {applied}");
+            assert_eq!(member.machine.store().current(), revision, "after entry {applied}");
             member.finish_compactions();
             assert_eq!(member.apply_next(&req::put("c", b"", 0)).revision, revision + 1);
         });
@@ -138,8 +138,8 @@ fn a_fully_compacted_file_of_an_older_release_keeps_its_revision_17780() {
         for request in [req::put("a", b"1", 0), req::delete("a", ""), req::compact(3)] {
             member.answer(&request).unwrap();
         }
-        let mut tx = member.machine.backend.begin();
-        for (key, _) in pairs(&member.machine.backend.view(), Bucket::Key) {
+        let mut tx = member.machine.backend().begin();
+        for (key, _) in pairs(&member.machine.backend().view(), Bucket::Key) {
             tx.delete(Bucket::Key, key);
         }
         if finished {
@@ -147,7 +147,7 @@ fn a_fully_compacted_file_of_an_older_release_keeps_its_revision_17780() {
         }
         tx.commit().unwrap();
         let mut member = member.reopened();
-        assert_eq!(member.machine.store.current(), 3, "finished: {finished}");
+        assert_eq!(member.machine.store().current(), 3, "finished: {finished}");
         member.finish_compactions();
         assert_eq!(member.apply_next(&req::put("a", b"2", 0)).revision, 4);
     }
@@ -168,20 +168,20 @@ fn an_interrupted_compaction_is_finished_after_a_restart() {
 fn finished_at_every_crash(log: &[Entry]) -> Vec<bool> {
     let found = std::cell::RefCell::new(Vec::new());
     at_every_crash(log, &commit_and_compact, &|member| {
-        let view = member.machine.backend.view();
+        let view = member.machine.backend().view();
         if meta::scheduled_compaction(&view).unwrap().is_none() {
             return;
         }
         let finished = meta::finished_compaction(&view).unwrap() == Some(21);
         found.borrow_mut().push(finished);
-        assert_eq!(member.machine.store.compacted(), 21, "compacted revision after recovery");
+        assert_eq!(member.machine.store().compacted(), 21, "compacted revision after recovery");
         assert!(
             !finished || pairs(&view, Bucket::Key).len() == 1,
             "a finished compaction left revisions"
         );
         assert_eq!(member.turn_compaction(), !finished);
         member.finish_compactions();
-        assert_eq!(pairs(&member.machine.backend.view(), Bucket::Key).len(), 1);
+        assert_eq!(pairs(&member.machine.backend().view(), Bucket::Key).len(), 1);
     });
     found.into_inner()
 }

@@ -28,7 +28,7 @@ fn member(setup: Setup) -> Member {
         // With a full quota some replies are refusals, but the requests are applied.
         let _ = member.answer(&request);
     }
-    assert!(member.machine.auth.enabled());
+    assert!(member.machine.auth().enabled());
     member
 }
 
@@ -78,14 +78,14 @@ fn a_user_may_do_only_what_the_roles_permit() {
         (req::authenticate("alice", "t"), true),
     ] {
         let mut member = member(Setup::default());
-        let before = (member.machine.store.current(), member.machine.auth.revision());
+        let before = (member.machine.store().current(), member.machine.auth().revision());
         let result = member.answer(&as_user(header(&member, "alice"), &request));
         if allowed {
             assert!(result.is_ok(), "{request:?}: {result:?}");
             continue;
         }
         assert_eq!(result, refused(Error::PermissionDenied), "{request:?}");
-        let after = (member.machine.store.current(), member.machine.auth.revision());
+        let after = (member.machine.store().current(), member.machine.auth().revision());
         assert_eq!(after, before, "{request:?}");
         let by_root = member.answer(&as_user(as_root(&member), &request));
         assert!(by_root.is_ok(), "{request:?} by root: {by_root:?}");
@@ -96,7 +96,7 @@ fn a_user_may_do_only_what_the_roles_permit() {
 #[test]
 fn a_request_with_a_stale_auth_revision_is_refused() {
     let mut member = member(Setup::default());
-    let revision = member.machine.auth.revision();
+    let revision = member.machine.auth().revision();
     let put = req::put("a", b"v", 0);
     let at = |user: &str, auth_revision| {
         Some(RequestHeader { id: 1, username: user.to_owned(), auth_revision })
@@ -155,10 +155,10 @@ fn checks_run_in_the_order_of_etcd() {
     assert_eq!(member.answer(&by_alice(&member)), refused(Error::PermissionDenied));
     let by_root = as_user(as_root(&member), &put);
     assert_eq!(member.answer(&by_root), Err(Refusal::Keys(mvcc::Error::LeaseNotFound)));
-    assert_eq!(member.machine.store.current(), 4, "refused requests change nothing");
+    assert_eq!(member.machine.store().current(), 4, "refused requests change nothing");
     let good = as_user(as_root(&member), &req::put("x", b"v", 0));
     assert_eq!(member.answer(&good), Err(Refusal::NoSpace), "beyond the quota, but applied");
-    assert_eq!(member.machine.store.current(), 5);
+    assert_eq!(member.machine.store().current(), 5);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn cluster_requests_need_no_permission_and_pass_all_alarms() {
     {
         assert_eq!(member.answer(&request), Ok(Reply::Empty), "{request:?}");
     }
-    let now = member.machine.cluster.now();
+    let now = member.machine.cluster().now();
     assert_eq!(now.member(types::MemberId(7)).unwrap().attributes.name, "m7");
 }
 
@@ -190,7 +190,7 @@ fn a_simple_token_contains_the_index_before_its_entry() {
             panic!("alice is not authenticated");
         };
         assert_eq!(response.token, format!("abc.{before}"));
-        let auth = &member.machine.auth;
+        let auth = member.machine.auth();
         assert_eq!(auth.info_from_token(&response.token).unwrap().username, "alice");
         assert_eq!(auth.index_of_token(&response.token), Ok(Some(before)));
     }

@@ -36,7 +36,7 @@ fn a_crash_during_a_defragmentation_applies_no_entry_twice_14685() {
         let _ = put_and_defragment(&disk);
         for cut in 0..4 {
             let member = Member::open(&disk.power_cut(cut), Setup::default()).unwrap();
-            let view = member.machine.backend.view();
+            let view = member.machine.backend().view();
             let (Index(applied), _) = meta::applied(&view).unwrap();
             let revisions = pairs(&view, Bucket::Key).len() as u64;
             assert_eq!(applied, revisions, "change {change}, cut {cut}: each entry puts one key");
@@ -51,7 +51,7 @@ fn put_and_defragment(disk: &SimDisk) -> anyhow::Result<()> {
         let entry = member.next(&req::put("k", &[number], 0));
         member.apply(&entry)?;
         if number % 3 == 2 {
-            member.machine.backend.defragment()?;
+            member.machine.backend().defragment()?;
         }
     }
     Ok(())

@@ -90,7 +90,7 @@ impl Script {
     /// Commits and opens the database again.
     fn restart(&mut self, setup: Setup) -> String {
         let mut member = self.member.take().unwrap();
-        member.machine.backend.force_commit().unwrap();
+        member.machine.backend().force_commit().unwrap();
         member.setup = setup;
         let member = self.member.insert(member.restart().unwrap());
         format!("applied index {}", member.applied().0)
@@ -142,7 +142,7 @@ impl Script {
 
 fn header(member: &Member, case: &Case) -> pb::RequestHeader {
     let Some(username) = case.value("as") else { return pb::RequestHeader::default() };
-    let now = member.machine.auth.revision();
+    let now = member.machine.auth().revision();
     let auth_revision = case.value("revision").unwrap_or(now);
     pb::RequestHeader { id: 7, username, auth_revision }
 }
@@ -186,7 +186,7 @@ fn keys(member: &Member) -> String {
         range_end: Bytes::from_static(&[0]),
         ..Default::default()
     };
-    let store = &member.machine.store;
+    let store = member.machine.store();
     let range = store.range(&all).unwrap();
     let mut text = format!("revision {}, compacted {}", range.revision, store.compacted());
     for bytes in range.kvs.iter() {
@@ -206,7 +206,7 @@ fn keys(member: &Member) -> String {
 }
 
 fn leases(member: &Member) -> String {
-    let lessor = &member.machine.lessor;
+    let lessor = member.machine.lessor();
     let lines = lessor.leases().into_iter().map(|LeaseId(id)| {
         let keys = lessor.keys_of(LeaseId(id)).unwrap_or_default();
         let keys: Vec<String> = keys.iter().map(|key| key.escape_ascii().to_string()).collect();
@@ -217,7 +217,7 @@ fn leases(member: &Member) -> String {
 }
 
 fn members(member: &Member) -> String {
-    let cluster = member.machine.cluster.now();
+    let cluster = member.machine.cluster().now();
     let version = cluster.version().map_or("none".to_owned(), |version| version.to_string());
     let mut text = format!("cluster version {version}");
     if cluster.downgrade().enabled {

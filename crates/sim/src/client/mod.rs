@@ -248,7 +248,7 @@ impl Clients {
 
     /// Records the hash of a member at a revision, unless the member cannot compute it.
     pub(crate) fn record_hash(&mut self, server: &Server, revision: i64) {
-        if let Ok((hash, _)) = server.state().store.hash_kv(revision) {
+        if let Ok((hash, _)) = server.state().store().hash_kv(revision) {
             let member = server.local().0;
             let (revision, compact_revision) = (hash.revision, hash.compact_revision);
             self.history.hashes.push(Hash { member, revision, compact_revision, hash: hash.hash });

@@ -62,7 +62,7 @@ pub(crate) fn send(
             let lease = *lease;
             Box::pin(async move {
                 // The API, too, takes the revision of the header before it renews the lease.
-                let revision = server.state().store.current();
+                let revision = server.state().store().current();
                 let ttl_s = server.lease_renew(&anonymous(), lease).await?;
                 Ok(Response { revision, body: Body::KeepAlive { ttl_s } })
             })

@@ -92,7 +92,7 @@ impl Watcher {
         let is_woken = Arc::new(AtomicBool::new(false));
         let wake = Arc::clone(&is_woken);
         let wake = Arc::new(move || wake.store(true, Ordering::Relaxed));
-        let stream = state.store.watch_stream(wake, server.now(), Duration::ZERO);
+        let stream = state.store().watch_stream(wake, server.now(), Duration::ZERO);
         let progress_notify = generator.random.chance(1, 2);
         if stream.create(&to_create(&request, progress_notify)).is_err() {
             return;
@@ -125,7 +125,7 @@ impl Watcher {
         let mut fragments = Vec::new();
         loop {
             let state = server.state();
-            let Ok(next) = open.stream.next(&state.store) else {
+            let Ok(next) = open.stream.next(state.store()) else {
                 // The database is damaged, so the member will stop.
                 is_over = true;
                 break;

@@ -74,7 +74,7 @@ fn three_members_elect_a_leader_and_serve() {
         assert_eq!(wait(&mut cluster, "a get", response).unwrap(), b"value");
     }
     cluster.run_until("all members know the cluster version", |cluster| {
-        cluster.servers().all(|it| it.state().cluster.now().version().is_some())
+        cluster.servers().all(|it| it.membership().version().is_some())
     });
 }
 
@@ -86,7 +86,7 @@ fn assert_members_agree(cluster: &mut Cluster) {
         applied.len() == 1
     });
     let mut hashes: Vec<_> =
-        cluster.servers().map(|it| it.state().store.hash_kv(0).unwrap()).collect();
+        cluster.servers().map(|it| it.state().store().hash_kv(0).unwrap()).collect();
     hashes.dedup();
     assert_eq!(hashes.len(), 1, "{hashes:?}");
     assert_eq!(cluster.stopped, []);
@@ -243,7 +243,7 @@ fn force_new_cluster_keeps_the_data_of_one_member() {
     put_many(&mut cluster, survivor, 10..20);
     let response = get(cluster.server(survivor), "key-3");
     assert_eq!(wait(&mut cluster, "a get", response).unwrap(), b"value-3");
-    assert_eq!(cluster.server(survivor).state().cluster.now().members().count(), 1);
+    assert_eq!(cluster.server(survivor).membership().members().count(), 1);
     // The flag is needed only once.
     cluster.node(survivor).kill(&network);
     cluster.node(survivor).config.force_new_cluster = false;
@@ -385,7 +385,7 @@ fn one_of_two_members_is_removed_and_the_other_serves() {
         cluster.node(remaining).lose_power(&network, seed);
         cluster.start(remaining);
         put_many(&mut cluster, remaining, 20..30);
-        let members = cluster.server(remaining).state().cluster.now();
+        let members = cluster.server(remaining).membership();
         assert_eq!(members.ids().collect::<Vec<_>>(), [remaining]);
         let response = get(cluster.server(remaining), "key-7");
         assert_eq!(wait(&mut cluster, "a get", response).unwrap(), b"value-7");

@@ -42,7 +42,7 @@ pub fn published(area: &str) -> Option<PathBuf> {
     Some(root.unwrap_or_default().join(home?).join(area))
 }
 
-/// Removes log lines, for [`Runner::normalise`]: lines with `INFO`, `DEBUG`, `WARN` or `ERROR`
+/// Removes log lines, for [`Runner::normalize`]: lines with `INFO`, `DEBUG`, `WARN` or `ERROR`
 /// after the indent.
 pub fn without_log_lines(output: &str) -> String {
     let is_log = |line: &str| {
@@ -52,12 +52,12 @@ pub fn without_log_lines(output: &str) -> String {
     output.split_inclusive('\n').filter(|line| !is_log(line)).collect()
 }
 
-type Normaliser = Box<dyn Fn(&str) -> String>;
+type Normalizer = Box<dyn Fn(&str) -> String>;
 
-/// Options of a run: the normaliser, and whether differences are written back.
+/// Options of a run: the normalizer, and whether differences are written back.
 #[derive(Default)]
 pub struct Runner {
-    normalise: Option<Normaliser>,
+    normalize: Option<Normalizer>,
     /// Directory of the crates whose `testdata` is rewritten.
     rewrite_in: Option<PathBuf>,
 }
@@ -120,7 +120,7 @@ pub struct Mismatch {
     pub at: String,
     /// Directive on one line.
     pub directive: String,
-    /// Diff of expected and actual output, after the normaliser.
+    /// Diff of expected and actual output, after the normalizer.
     pub diff: String,
 }
 
@@ -146,10 +146,10 @@ impl Runner {
         Runner { rewrite_in: crates.map(Path::to_owned), ..Runner::default() }
     }
 
-    /// Applies `normalise` to expected and actual output before they are compared.
+    /// Applies `normalize` to expected and actual output before they are compared.
     #[must_use]
-    pub fn normalise(mut self, normalise: impl Fn(&str) -> String + 'static) -> Runner {
-        self.normalise = Some(Box::new(normalise));
+    pub fn normalize(mut self, normalize: impl Fn(&str) -> String + 'static) -> Runner {
+        self.normalize = Some(Box::new(normalize));
         self
     }
 
@@ -224,7 +224,7 @@ impl Runner {
     }
 
     fn mismatch(&self, case: &Case, actual: &str) -> Option<Mismatch> {
-        let (expected, actual) = (self.normalised(&case.expected), self.normalised(actual));
+        let (expected, actual) = (self.normalized(&case.expected), self.normalized(actual));
         (expected != actual).then(|| Mismatch {
             at: case.at(),
             directive: case.to_string(),
@@ -232,8 +232,8 @@ impl Runner {
         })
     }
 
-    fn normalised(&self, output: &str) -> String {
-        self.normalise.as_ref().map_or_else(|| output.to_owned(), |normalise| normalise(output))
+    fn normalized(&self, output: &str) -> String {
+        self.normalize.as_ref().map_or_else(|| output.to_owned(), |normalize| normalize(output))
     }
 
     /// Returns whether a file is in the `testdata` of one of our crates.

@@ -12,14 +12,14 @@ use crate::verify::peer_certificate;
 
 /// A server and a client, each with files in a directory.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     members: Authority,
 }
 
 impl Fixture {
     fn new() -> Fixture {
         let fixture =
-            Fixture { folder: tempfile::tempdir().unwrap(), members: Authority::new("members") };
+            Fixture { dir: tempfile::tempdir().unwrap(), members: Authority::new("members") };
         write(&fixture.path("ca.pem"), fixture.members.pem().as_bytes());
         fixture.issue("called", &Subject { serial: 1, ..Subject::default() });
         fixture.issue("caller", &Subject { serial: 2, ..Subject::default() });
@@ -27,11 +27,11 @@ impl Fixture {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn issue(&self, name: &str, subject: &Subject<'_>) {
-        self.members.issue(subject).write(self.folder.path(), name);
+        self.members.issue(subject).write(self.dir.path(), name);
     }
 
     /// Presents the certificate of this name and trusts the members' CA.
@@ -53,10 +53,10 @@ impl Fixture {
         ClientTls::load("peer-client", info, &Metrics::new(&Registry::new()).unwrap()).unwrap()
     }
 
-    fn refusal(&self, info: Info) -> String {
+    fn rejection(&self, info: Info) -> String {
         let metrics = Metrics::new(&Registry::new()).unwrap();
         let error = ClientTls::load("peer-client", info, &metrics).unwrap_err();
-        error.to_string().replace(&self.folder.path().display().to_string(), "{dir}")
+        error.to_string().replace(&self.dir.path().display().to_string(), "{dir}")
     }
 }
 
@@ -129,37 +129,37 @@ fn the_server_certificate_must_be_for_the_dialed_name() {
     let fixture = Fixture::new();
     let (caller, called) =
         (fixture.caller(fixture.info("caller")), fixture.called(fixture.info("called")));
-    let refused = |host| call(&caller, &called, host).unwrap_err();
+    let rejected = |host| call(&caller, &called, host).unwrap_err();
     let start = "tls: failed to verify certificate: x509: ";
     assert_eq!(
-        refused("m2.example"),
+        rejected("m2.example"),
         format!("{start}certificate is valid for 127.0.0.1, localhost, not m2.example")
     );
     assert_eq!(
-        refused("127.0.0.2"),
+        rejected("127.0.0.2"),
         format!("{start}certificate is valid for 127.0.0.1, localhost, not 127.0.0.2")
     );
-    assert_eq!(refused("no name"), "tls: \"no name\" is not a valid server name");
+    assert_eq!(rejected("no name"), "tls: \"no name\" is not a valid server name");
     // One name for all servers, whatever their addresses.
     let named = Info { server_name: Some("localhost".into()), ..fixture.info("caller") };
     assert_eq!(call(&fixture.caller(named), &called, "10.0.0.7"), Ok((Some(2), 1)));
 }
 
 #[test]
-fn untrusted_server_certificates_are_refused() {
+fn untrusted_server_certificates_are_rejected() {
     let fixture = Fixture::new();
     let caller = fixture.caller(fixture.info("caller"));
-    let refused = |subject: &Subject<'_>, authority: &Authority| {
-        authority.issue(subject).write(fixture.folder.path(), "odd");
+    let rejected = |subject: &Subject<'_>, authority: &Authority| {
+        authority.issue(subject).write(fixture.dir.path(), "odd");
         let open = Info { trusted_ca_file: None, ..fixture.info("odd") };
         call(&caller, &fixture.called(open), "localhost").unwrap_err()
     };
     let start = "tls: failed to verify certificate: x509: certificate";
-    let untrusted = refused(&Subject::default(), &Authority::new("strangers"));
+    let untrusted = rejected(&Subject::default(), &Authority::new("strangers"));
     assert_eq!(untrusted, format!("{start} signed by unknown authority"));
-    let expired = refused(&Subject { days: (-3, -1), ..Subject::default() }, &fixture.members);
+    let expired = rejected(&Subject { days: (-3, -1), ..Subject::default() }, &fixture.members);
     assert!(expired.starts_with(&format!("{start} has expired or is not yet valid")), "{expired}");
-    let usage = refused(&Subject { usage: Usage::Client, ..Subject::default() }, &fixture.members);
+    let usage = rejected(&Subject { usage: Usage::Client, ..Subject::default() }, &fixture.members);
     assert_eq!(usage, format!("{start} specifies an incompatible key usage"));
 }
 
@@ -168,7 +168,7 @@ fn a_server_certificate_for_any_purpose_is_verified_like_others() {
     let fixture = Fixture::new();
     let caller = fixture.caller(fixture.info("caller"));
     let call_with = |subject: &Subject<'_>, authority: &Authority| {
-        authority.issue(subject).write(fixture.folder.path(), "odd");
+        authority.issue(subject).write(fixture.dir.path(), "odd");
         let open = Info { trusted_ca_file: None, ..fixture.info("odd") };
         call(&caller, &fixture.called(open), "localhost").is_ok()
     };
@@ -196,7 +196,7 @@ fn allowed_names_apply_to_servers() {
 }
 
 #[test]
-fn revoked_servers_are_refused() {
+fn revoked_servers_are_rejected() {
     let fixture = Fixture::new();
     write(&fixture.path("crl"), &fixture.members.revoke(&[]));
     let caller =
@@ -204,8 +204,8 @@ fn revoked_servers_are_refused() {
     let called = fixture.called(fixture.info("called"));
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(2), 1)));
     write(&fixture.path("crl"), &fixture.members.revoke(&[1]));
-    let refused = call(&caller, &called, "localhost").unwrap_err();
-    assert_eq!(refused, "transport: certificate serial 01 revoked");
+    let rejected = call(&caller, &called, "localhost").unwrap_err();
+    assert_eq!(rejected, "transport: certificate serial 01 revoked");
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn without_files_system_cas_are_trusted_and_no_certificate_is_presented() {
     let nothing = Info { protocol: Protocol::Http1, ..Info::default() };
     let caller = fixture.caller(nothing.clone());
     let called = fixture.called(Info { trusted_ca_file: None, ..fixture.info("called") });
-    let refused = call(&caller, &called, "localhost").unwrap_err();
-    assert!(refused.ends_with("certificate signed by unknown authority"), "{refused}");
+    let rejected = call(&caller, &called, "localhost").unwrap_err();
+    assert!(rejected.ends_with("certificate signed by unknown authority"), "{rejected}");
     let trusting = fixture.caller(Info { insecure_skip_verify: true, ..nothing });
     assert_eq!(call(&trusting, &called, "localhost"), Ok((None, 1)));
     let result = call(&trusting, &fixture.called(fixture.info("called")), "localhost").unwrap_err();
@@ -267,8 +267,8 @@ fn changed_files_are_used_and_invalid_ones_ignored() {
     assert_eq!(call(&caller, &called, "localhost"), Ok((Some(3), 1)));
     fixture.issue("caller", &Subject { serial: 4, ..Subject::default() });
     write(&fixture.path("ca.pem"), Authority::new("others").pem().as_bytes());
-    let refused = call(&caller, &called, "localhost").unwrap_err();
-    assert!(refused.ends_with("certificate signed by unknown authority"), "{refused}");
+    let rejected = call(&caller, &called, "localhost").unwrap_err();
+    assert!(rejected.ends_with("certificate signed by unknown authority"), "{rejected}");
 }
 
 #[test]
@@ -276,14 +276,14 @@ fn load_errors_name_the_file() {
     let fixture = Fixture::new();
     let half = Info { key_file: None, ..fixture.info("caller") };
     assert_eq!(
-        fixture.refusal(half),
+        fixture.rejection(half),
         "KeyFile and CertFile must both be present[key: , cert: {dir}/caller.pem]"
     );
     let missing = Info { trusted_ca_file: Some(fixture.path("no")), ..Info::default() };
-    assert_eq!(fixture.refusal(missing), "open {dir}/no: no such file or directory");
+    assert_eq!(fixture.rejection(missing), "open {dir}/no: no such file or directory");
     let client_half = Info { client_key_file: Some(fixture.path("x")), ..fixture.info("caller") };
     assert_eq!(
-        fixture.refusal(client_half),
+        fixture.rejection(client_half),
         "ClientKeyFile and ClientCertFile must both be present or both absent: key: {dir}/x, cert: ]"
     );
 }

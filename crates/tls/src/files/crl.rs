@@ -20,7 +20,7 @@ const PEM: &[u8] = b"-----BEGIN";
 pub(crate) struct RevokedSerials(BTreeSet<Box<[u8]>>);
 
 impl RevokedSerials {
-    /// Parses a file: DER, as etcd requires, or PEM, which etcd refuses.
+    /// Parses a file: DER, as etcd requires, or PEM, which etcd rejects.
     pub(crate) fn parse(file: &Path, bytes: &[u8]) -> Result<RevokedSerials, LoadError> {
         let malformed = |reason: String| LoadError::Crl { file: file.to_owned(), reason };
         let der = if bytes.trim_ascii_start().starts_with(PEM) {

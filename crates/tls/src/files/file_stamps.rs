@@ -109,10 +109,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
         let name = file.display().to_string();
-        let refused = || read(&file).unwrap_err().to_string();
-        assert_eq!(refused(), format!("open {name}: no such file or directory"));
+        let rejected = || read(&file).unwrap_err().to_string();
+        assert_eq!(rejected(), format!("open {name}: no such file or directory"));
         File::create(&file).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-        assert_eq!(refused(), format!("open {name}: longer than 16777216 bytes"));
+        assert_eq!(rejected(), format!("open {name}: longer than 16777216 bytes"));
         File::create(&file).unwrap().set_len(FILE_BYTES_MAX).unwrap();
         assert_eq!(read(&file).unwrap().len() as u64, FILE_BYTES_MAX);
     }

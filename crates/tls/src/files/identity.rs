@@ -26,7 +26,7 @@ pub(crate) struct Identity {
 }
 
 /// A problem of a certificate that is used nevertheless. Compat: as in etcd, which leaves it to the
-/// other end to refuse.
+/// other end to reject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateWarning {
     Expired { since: String },

@@ -50,22 +50,22 @@ pub enum SelfSignedError {
     Make(#[from] rcgen::Error),
 }
 
-/// Generates a certificate for these names or addresses, unless `folder` has one. Returns settings
+/// Generates a certificate for these names or addresses, unless `dir` has one. Returns settings
 /// that present it and require none of clients.
 ///
 /// # Errors
 /// The reason there is no certificate.
 pub fn generate_self_signed(
-    folder: &Path,
+    dir: &Path,
     hosts: &[String],
     validity_years: u64,
 ) -> Result<Info, SelfSignedError> {
     if validity_years == 0 {
         return Err(SelfSignedError::NoValidity);
     }
-    make_folder(folder)?;
-    let folder = std::path::absolute(folder).map_err(|source| refused(folder, source))?;
-    let (cert_file, key_file) = (folder.join("cert.pem"), folder.join("key.pem"));
+    create_dir(dir)?;
+    let dir = std::path::absolute(dir).map_err(|source| write_error(dir, source))?;
+    let (cert_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
     if !(cert_file.exists() && key_file.exists()) {
         write_both(&cert_file, &key_file, hosts, validity_years)?;
     }
@@ -79,13 +79,13 @@ pub fn generate_self_signed(
     })
 }
 
-fn refused(path: &Path, source: io::Error) -> SelfSignedError {
+fn write_error(path: &Path, source: io::Error) -> SelfSignedError {
     SelfSignedError::Write { path: path.to_owned(), source }
 }
 
-fn make_folder(folder: &Path) -> Result<(), SelfSignedError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|source| refused(folder, source))
+fn create_dir(dir: &Path) -> Result<(), SelfSignedError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| write_error(dir, source))
 }
 
 fn write_both(
@@ -103,9 +103,9 @@ fn write_both(
     );
     let key = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)?;
     let certificate = params.self_signed(&key)?;
-    fs::write(cert_file, certificate.pem()).map_err(|source| refused(cert_file, source))?;
+    fs::write(cert_file, certificate.pem()).map_err(|source| write_error(cert_file, source))?;
     tracing::info!(path = %cert_file.display(), "created cert file");
-    write_key(key_file, &key.serialize_pem()).map_err(|source| refused(key_file, source))?;
+    write_key(key_file, &key.serialize_pem()).map_err(|source| write_error(key_file, source))?;
     tracing::info!(path = %key_file.display(), "created key file");
     Ok(())
 }
@@ -157,15 +157,15 @@ mod tests {
 
     #[test]
     fn a_certificate_is_generated_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("fixtures/client");
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("fixtures/client");
         let hosts = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-        let info = generate_self_signed(&folder, &hosts, 1).unwrap();
+        let info = generate_self_signed(&dir, &hosts, 1).unwrap();
         let (cert_file, key_file) = (info.cert_file.unwrap(), info.key_file.unwrap());
-        assert_eq!(cert_file, folder.join("cert.pem"));
+        assert_eq!(cert_file, dir.join("cert.pem"));
         let (cert, key) = (fs::read(&cert_file).unwrap(), fs::read(&key_file).unwrap());
         assert_eq!(fs::metadata(&key_file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
 
         let identity =
             Identity::parse((&cert_file, &cert), (&key_file, &key), &aws_lc_rs::default_provider());
@@ -178,24 +178,24 @@ mod tests {
         assert!(parsed.is_for("127.0.0.1") && parsed.is_for("localhost") && !parsed.is_for("::1"));
         assert_eq!(parsed.common_name, "");
 
-        generate_self_signed(&folder, &[], 5).unwrap();
+        generate_self_signed(&dir, &[], 5).unwrap();
         assert_eq!(fs::read(&cert_file).unwrap(), cert, "existing files are used");
         fs::remove_file(&key_file).unwrap();
-        generate_self_signed(&folder, &hosts, 5).unwrap();
+        generate_self_signed(&dir, &hosts, 5).unwrap();
         assert_ne!(fs::read(&cert_file).unwrap(), cert, "an incomplete pair is replaced");
     }
 
     #[test]
-    fn invalid_validity_and_directories_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let refused = |years| {
-            generate_self_signed(&dir.path().join("a"), &[], years).unwrap_err().to_string()
+    fn invalid_validity_and_directories_are_rejected() {
+        let root = tempfile::tempdir().unwrap();
+        let rejected = |years| {
+            generate_self_signed(&root.path().join("a"), &[], years).unwrap_err().to_string()
         };
-        assert_eq!(refused(0), "selfSignedCertValidity is invalid,it should be greater than 0");
-        assert_eq!(refused(293), "selfSignedCertValidity is invalid,it should be at most 292");
-        fs::write(dir.path().join("file"), "in the way").unwrap();
-        let folder = dir.path().join("file/client");
-        let text = generate_self_signed(&folder, &[], 1).unwrap_err().to_string();
-        assert_eq!(text, format!("{}: not a directory", folder.display()));
+        assert_eq!(rejected(0), "selfSignedCertValidity is invalid,it should be greater than 0");
+        assert_eq!(rejected(293), "selfSignedCertValidity is invalid,it should be at most 292");
+        fs::write(root.path().join("file"), "in the way").unwrap();
+        let dir = root.path().join("file/client");
+        let text = generate_self_signed(&dir, &[], 1).unwrap_err().to_string();
+        assert_eq!(text, format!("{}: not a directory", dir.display()));
     }
 }

@@ -7,19 +7,19 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, HandshakeKind, RootCertStore,
-    ServerConnection,
+    CertificateError, ClientConfig, ClientConnection, Connection, HandshakeKind, NamedGroup,
+    RootCertStore, ServerConnection,
 };
 use testkit::certs::{Authority, Issued, Subject, Usage, write};
 use testkit::waiting::STEPS_MAX;
 
 use super::*;
 use crate::cipher_suites::CipherSuites;
-use crate::{Version, Versions};
+use crate::{ClientTls, Version, Versions};
 
 /// A directory with a server certificate, and CAs.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     servers: Authority,
     clients: Authority,
     registry: Registry,
@@ -28,23 +28,23 @@ struct Fixture {
 impl Fixture {
     fn new() -> Fixture {
         let fixture = Fixture {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
             servers: Authority::new("servers"),
             clients: Authority::new("clients"),
             registry: Registry::new(),
         };
-        fixture.show(&Subject::default());
+        fixture.replace_certificate(&Subject::default());
         write(&fixture.path("ca.pem"), fixture.clients.pem().as_bytes());
         fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
-    /// Refixtures the server certificate.
-    fn show(&self, subject: &Subject<'_>) {
-        self.servers.issue(subject).write(self.folder.path(), "server");
+    /// Replaces the server certificate.
+    fn replace_certificate(&self, subject: &Subject<'_>) {
+        self.servers.issue(subject).write(self.dir.path(), "server");
     }
 
     /// Requires no client certificates.
@@ -69,11 +69,11 @@ impl Fixture {
         ServerTls::load("client", info, &Metrics::new(&self.registry).unwrap())
     }
 
-    fn refusal(&self, info: Info) -> String {
+    fn rejection(&self, info: Info) -> String {
         // The fixture's metrics are registered once.
         let metrics = Metrics::new(&Registry::new()).unwrap();
         let error = ServerTls::load("client", info, &metrics).unwrap_err();
-        error.to_string().replace(&self.folder.path().display().to_string(), "{dir}")
+        error.to_string().replace(&self.dir.path().display().to_string(), "{dir}")
     }
 
     fn client(&self, certificate: Option<&Issued>) -> Arc<ClientConfig> {
@@ -124,7 +124,7 @@ struct Admitted {
 }
 
 #[derive(Debug, PartialEq)]
-enum HandshakeRefusal {
+enum HandshakeRejection {
     /// During the handshake.
     InHandshake(rustls::Error),
     /// After the handshake.
@@ -132,7 +132,7 @@ enum HandshakeRefusal {
 }
 
 /// Performs a handshake in memory, as `net` does.
-fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, HandshakeRefusal> {
+fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, HandshakeRejection> {
     let generation = tls.current();
     let mut server = Connection::Server(ServerConnection::new(generation.config()).unwrap());
     let name = ServerName::try_from("localhost").unwrap();
@@ -145,7 +145,7 @@ fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, Ha
         }
     }
     let admitted = tls.admit(&generation, server.peer_certificates(), None);
-    let name = admitted.map_err(|rejected| HandshakeRefusal::AfterHandshake(rejected.reason))?;
+    let name = admitted.map_err(|rejected| HandshakeRejection::AfterHandshake(rejected.reason))?;
     let serial = peer_certificate::serial(&client.peer_certificates().unwrap()[0]).unwrap();
     Ok(Admitted {
         name: name.map(|name| name.to_string()),
@@ -154,7 +154,7 @@ fn handshake(tls: &ServerTls, client: &Arc<ClientConfig>) -> Result<Admitted, Ha
     })
 }
 
-fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, HandshakeRefusal> {
+fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, HandshakeRejection> {
     let mut bytes = Vec::new();
     while from.wants_write() {
         from.write_tls(&mut bytes).unwrap();
@@ -167,22 +167,22 @@ fn pass(from: &mut Connection, to: &mut Connection) -> Result<usize, HandshakeRe
             Err(error @ rustls::Error::AlertReceived(_)) => {
                 panic!("the client failed first: {error}")
             }
-            Err(error) => return Err(HandshakeRefusal::InHandshake(error)),
+            Err(error) => return Err(HandshakeRejection::InHandshake(error)),
             Ok(_) => {}
         }
     }
     Ok(bytes.len())
 }
 
-fn refused(error: CertificateError) -> Result<Admitted, HandshakeRefusal> {
-    Err(HandshakeRefusal::InHandshake(error.into()))
+fn rejected(error: CertificateError) -> Result<Admitted, HandshakeRejection> {
+    Err(HandshakeRejection::InHandshake(error.into()))
 }
 
 fn admitted(
     name: Option<&str>,
     server_serial: u64,
     resumed: bool,
-) -> Result<Admitted, HandshakeRefusal> {
+) -> Result<Admitted, HandshakeRejection> {
     Ok(Admitted { name: name.map(ToOwned::to_owned), server_serial, resumed })
 }
 
@@ -193,6 +193,21 @@ fn a_server_presents_its_certificate_and_requires_none() {
     assert_eq!(handshake(&server, &fixture.client(None)), admitted(None, 1, false));
     let expiry = fixture.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
     assert!((expiry - now() - 86_400).abs() < 3_600, "{expiry}");
+}
+
+/// The order is Go's.
+#[test]
+fn a_key_exchange_that_quantum_computers_do_not_break_comes_first() {
+    let fixture = Fixture::new();
+    let server = fixture.load(fixture.open()).current().config();
+    let metrics = Metrics::new(&Registry::new()).unwrap();
+    let client = ClientTls::load("peer", Info::default(), &metrics).unwrap().current();
+    for provider in [server.crypto_provider(), client.crypto_provider()] {
+        let names: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
+        let [x25519, p256, p384] =
+            [NamedGroup::X25519, NamedGroup::secp256r1, NamedGroup::secp384r1];
+        assert_eq!(names, [NamedGroup::X25519MLKEM768, x25519, p256, p384]);
+    }
 }
 
 #[test]
@@ -206,26 +221,26 @@ fn trusted_clients_are_admitted_with_their_common_name() {
     assert_eq!(handshake(&server, &fixture.client_named("", 3)), admitted(Some(""), 1, false));
     assert_eq!(
         handshake(&server, &fixture.client(None)),
-        Err(HandshakeRefusal::InHandshake(rustls::Error::NoCertificatesPresented))
+        Err(HandshakeRejection::InHandshake(rustls::Error::NoCertificatesPresented))
     );
     let untrusted = Authority::new("strangers").issue(&Subject::default());
     assert_eq!(
         handshake(&server, &fixture.client(Some(&untrusted))),
-        refused(CertificateError::UnknownIssuer)
+        rejected(CertificateError::UnknownIssuer)
     );
 }
 
 #[test]
-fn invalid_client_certificates_are_refused() {
+fn invalid_client_certificates_are_rejected() {
     let fixture = Fixture::new();
     let server = fixture.load(fixture.strict());
     let with = |subject: Subject<'_>| {
         handshake(&server, &fixture.client(Some(&fixture.clients.issue(&subject)))).map_err(
             |turned| match turned {
-                HandshakeRefusal::InHandshake(error) => {
+                HandshakeRejection::InHandshake(error) => {
                     crate::handshake_error_text(&io::Error::other(error))
                 }
-                HandshakeRefusal::AfterHandshake(why) => why.to_string(),
+                HandshakeRejection::AfterHandshake(why) => why.to_string(),
             },
         )
     };
@@ -263,7 +278,7 @@ fn only_allowed_names_are_admitted() {
         admitted(Some("alice"), 1, false)
     );
     let other = fixture.client_named("eve", 3);
-    assert_eq!(handshake(&server, &other), refused(CertificateError::NotValidForName));
+    assert_eq!(handshake(&server, &other), rejected(CertificateError::NotValidForName));
 
     let fixture = Fixture::new();
     let by_host = Info { allowed_hostnames: vec!["a.example".into()], ..fixture.strict() };
@@ -283,7 +298,7 @@ fn revoked_clients_are_rejected() {
     write(&fixture.path("crl"), &fixture.clients.revoke(&[0xf1, 7]));
     let server = fixture.load(Info { crl_file: Some(fixture.path("crl")), ..fixture.strict() });
     let revoked = handshake(&server, &fixture.client_named("alice", 0xf1)).unwrap_err();
-    assert_eq!(revoked, HandshakeRefusal::AfterHandshake(Rejection::Revoked("f1".to_owned())));
+    assert_eq!(revoked, HandshakeRejection::AfterHandshake(Rejection::Revoked("f1".to_owned())));
     assert_eq!(
         handshake(&server, &fixture.client_named("alice", 8)),
         admitted(Some("alice"), 1, false)
@@ -333,7 +348,7 @@ fn a_session_of_a_revoked_client_is_rejected() {
     write(&fixture.path("crl"), &fixture.clients.revoke(&[2]));
     assert_eq!(
         handshake(&server, &alice),
-        Err(HandshakeRefusal::AfterHandshake(Rejection::Revoked("02".to_owned())))
+        Err(HandshakeRejection::AfterHandshake(Rejection::Revoked("02".to_owned())))
     );
 }
 
@@ -343,7 +358,7 @@ fn changed_files_are_used_by_the_next_handshake() {
     let server = fixture.load(fixture.open());
     let client = fixture.client(None);
     assert_eq!(handshake(&server, &client), admitted(None, 1, false));
-    fixture.show(&Subject { serial: 2, days: (-1, 30), ..Subject::default() });
+    fixture.replace_certificate(&Subject { serial: 2, days: (-1, 30), ..Subject::default() });
     assert_eq!(handshake(&server, &client), admitted(None, 2, false));
     assert_eq!((fixture.reloads("ok"), fixture.reloads("failed")), (1, 0));
     let expiry = fixture.metric("bowline_tls_certificate_expiry_seconds{listener=\"client\"}");
@@ -396,7 +411,7 @@ fn a_new_ca_bundle_invalidates_old_sessions() {
     assert_eq!(handshake(&server, &alice), admitted(Some("alice"), 1, false));
     let others = Authority::new("others");
     write(&fixture.path("ca.pem"), others.pem().as_bytes());
-    assert_eq!(handshake(&server, &alice), refused(CertificateError::UnknownIssuer));
+    assert_eq!(handshake(&server, &alice), rejected(CertificateError::UnknownIssuer));
     let bob = others.issue(&Subject { common_name: "bob", ..Subject::default() });
     assert_eq!(handshake(&server, &fixture.client(Some(&bob))), admitted(Some("bob"), 1, false));
 }
@@ -405,7 +420,7 @@ fn a_new_ca_bundle_invalidates_old_sessions() {
 fn load_errors_name_the_file() {
     let fixture = Fixture::new();
     let other = fixture.servers.issue(&Subject::default());
-    other.write(fixture.folder.path(), "other");
+    other.write(fixture.dir.path(), "other");
     write(&fixture.path("empty"), b"");
     write(&fixture.path("text"), b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     write(
@@ -416,7 +431,7 @@ fn load_errors_name_the_file() {
     let with = |change: &dyn Fn(&mut Info)| {
         let mut info = fixture.strict();
         change(&mut info);
-        fixture.refusal(info)
+        fixture.rejection(info)
     };
     for (text, info) in [
         (

@@ -3,12 +3,12 @@
 //! ```text
 //!   extended key usage           as a client    as a server
 //!   none                         accepted       accepted
-//!   clientAuth                   accepted       refused
+//!   clientAuth                   accepted       rejected
 //!   anyExtendedKeyUsage          accepted       accepted
 //! ```
 //!
-//! Compat: Go, and so etcd, accepts the last line; rustls refuses it. So a chain that rustls
-//! refuses for its purpose alone is verified once more, by the same library with that one rule
+//! Compat: Go, and so etcd, accepts the last line; rustls rejects it. So a chain that rustls
+//! rejects for its purpose alone is verified once more, by the same library with that one rule
 //! changed.
 
 use rustls::crypto::CryptoProvider;

@@ -8,7 +8,7 @@
 //!   m1.example, of ca.pem, CN intruder   client certificate authentication failed
 //! ```
 //!
-//! Compat: as in etcd, the allowed names apply to servers too. Refusing revoked servers is our own
+//! Compat: as in etcd, the allowed names apply to servers too. Rejecting revoked servers is our own
 //! addition.
 
 use std::net::IpAddr;

@@ -149,9 +149,9 @@ fn a_length_beyond_the_file_is_torn_only_if_the_record_agrees() {
 
 /// The file is sparse and that long, and the record agrees with its length field.
 #[test]
-fn an_oversized_record_is_refused_before_memory_is_allocated() {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().join("wal");
+fn an_oversized_record_is_rejected_before_memory_is_allocated() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("wal");
     let os: Arc<dyn Disk> = Arc::new(OsDisk);
     let wal = Wal::create(Arc::clone(&os), &dir, METADATA, segments_of(4096)).unwrap();
     let end = wal.written().offset;

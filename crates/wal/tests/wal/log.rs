@@ -1,4 +1,4 @@
-//! Behaviour of a log without faults, and its errors on misuse.
+//! Behavior of a log without faults, and its errors on misuse.
 
 use std::path::Path;
 
@@ -153,7 +153,7 @@ fn entries_overwrite_uncommitted_ones() {
     assert_eq!(seen, [1, 2, 3, 4, 5, 3, 4], "a visitor sees the overwritten entries");
 }
 
-/// Behind the snapshot, the overwriting entries are not visible. etcd returns the old ones.
+/// After the snapshot, the overwriting entries are not visible. etcd returns the old ones.
 #[test]
 fn entries_overwritten_before_a_snapshot_stay_overwritten() {
     let disk = disk(1);

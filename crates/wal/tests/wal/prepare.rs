@@ -113,8 +113,8 @@ fn the_log_creates_a_segment_when_preparation_failed() {
 
 #[test]
 fn a_background_thread_prepares_segments() {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().join("wal");
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("wal");
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     let mut wal = Wal::create(Arc::clone(&disk), &dir, METADATA, segments_of(SEGMENT)).unwrap();
     wal.prepare_in_background().unwrap();

@@ -30,8 +30,8 @@ pub(crate) struct Values {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// An invalid character.
-    #[error("invalid character {found} {place}", found = gocompat::quote_char(char::from(*found)))]
-    Character { found: u8, place: SyntaxPlace },
+    #[error("invalid character {found} {position}", found = gocompat::quote_char(char::from(*found)))]
+    Character { found: u8, position: SyntaxPosition },
     /// Nested too deeply.
     #[error("exceeded max depth")]
     Depth,
@@ -166,9 +166,9 @@ enum Number {
     Exponent,
 }
 
-/// The place of an invalid character.
+/// The position of an invalid character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SyntaxPlace {
+pub(crate) enum SyntaxPosition {
     BeginOfValue,
     BeginOfKey,
     AfterKey,
@@ -183,21 +183,21 @@ pub(crate) enum SyntaxPlace {
     InWord(&'static str, char),
 }
 
-impl fmt::Display for SyntaxPlace {
+impl fmt::Display for SyntaxPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SyntaxPlace::BeginOfValue => "looking for beginning of value",
-            SyntaxPlace::BeginOfKey => "looking for beginning of object key string",
-            SyntaxPlace::AfterKey => "after object key",
-            SyntaxPlace::AfterPair => "after object key:value pair",
-            SyntaxPlace::AfterElement => "after array element",
-            SyntaxPlace::InString => "in string literal",
-            SyntaxPlace::InEscape => "in string escape code",
-            SyntaxPlace::InHex => "in \\u hexadecimal character escape",
-            SyntaxPlace::InNumber => "in numeric literal",
-            SyntaxPlace::AfterPoint => "after decimal point in numeric literal",
-            SyntaxPlace::InExponent => "in exponent of numeric literal",
-            SyntaxPlace::InWord(word, letter) => {
+            SyntaxPosition::BeginOfValue => "looking for beginning of value",
+            SyntaxPosition::BeginOfKey => "looking for beginning of object key string",
+            SyntaxPosition::AfterKey => "after object key",
+            SyntaxPosition::AfterPair => "after object key:value pair",
+            SyntaxPosition::AfterElement => "after array element",
+            SyntaxPosition::InString => "in string literal",
+            SyntaxPosition::InEscape => "in string escape code",
+            SyntaxPosition::InHex => "in \\u hexadecimal character escape",
+            SyntaxPosition::InNumber => "in numeric literal",
+            SyntaxPosition::AfterPoint => "after decimal point in numeric literal",
+            SyntaxPosition::InExponent => "in exponent of numeric literal",
+            SyntaxPosition::InWord(word, letter) => {
                 return write!(f, "in literal {word} (expecting '{letter}')");
             }
         })
@@ -206,7 +206,7 @@ impl fmt::Display for SyntaxPlace {
 
 impl Scanner {
     fn step(&mut self, byte: u8) -> Result<Step, SplitError> {
-        let wrong = |place| Err(SplitError::Character { found: byte, place });
+        let wrong = |position| Err(SplitError::Character { found: byte, position });
         let next = match self.expects {
             Expects::Separator => return self.separator(byte),
             Expects::Number(number) => match number.step(byte)? {
@@ -216,19 +216,21 @@ impl Scanner {
             Expects::Text => match byte {
                 b'"' => Expects::Separator,
                 b'\\' => Expects::Escape,
-                ..0x20 => return wrong(SyntaxPlace::InString),
+                ..0x20 => return wrong(SyntaxPosition::InString),
                 _ => Expects::Text,
             },
             Expects::Escape => match byte {
                 b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => Expects::Text,
                 b'u' => Expects::Hex(4),
-                _ => return wrong(SyntaxPlace::InEscape),
+                _ => return wrong(SyntaxPosition::InEscape),
             },
-            Expects::Hex(_) if !byte.is_ascii_hexdigit() => return wrong(SyntaxPlace::InHex),
+            Expects::Hex(_) if !byte.is_ascii_hexdigit() => return wrong(SyntaxPosition::InHex),
             Expects::Hex(1) => Expects::Text,
             Expects::Hex(left) => Expects::Hex(left - 1),
             Expects::Word(word, at) => match word.as_bytes()[at] {
-                letter if letter != byte => return wrong(SyntaxPlace::InWord(word, letter.into())),
+                letter if letter != byte => {
+                    return wrong(SyntaxPosition::InWord(word, letter.into()));
+                }
                 _ if at + 1 == word.len() => Expects::Separator,
                 _ => Expects::Word(word, at + 1),
             },
@@ -240,7 +242,7 @@ impl Scanner {
                 return Ok(self.closed());
             }
             Expects::Key | Expects::KeyOrEnd if byte == b'"' => Expects::Text,
-            Expects::Key | Expects::KeyOrEnd => return wrong(SyntaxPlace::BeginOfKey),
+            Expects::Key | Expects::KeyOrEnd => return wrong(SyntaxPosition::BeginOfKey),
         };
         self.expects = next;
         Ok(Step::Continues)
@@ -273,7 +275,7 @@ impl Scanner {
             _ => {
                 return Err(SplitError::Character {
                     found: byte,
-                    place: SyntaxPlace::BeginOfValue,
+                    position: SyntaxPosition::BeginOfValue,
                 });
             }
         };
@@ -304,12 +306,12 @@ impl Scanner {
                 return Ok(self.closed());
             }
             (open, found) => {
-                let place = match open {
-                    OpenBracket::Key => SyntaxPlace::AfterKey,
-                    OpenBracket::Value => SyntaxPlace::AfterPair,
-                    OpenBracket::Array => SyntaxPlace::AfterElement,
+                let position = match open {
+                    OpenBracket::Key => SyntaxPosition::AfterKey,
+                    OpenBracket::Value => SyntaxPosition::AfterPair,
+                    OpenBracket::Array => SyntaxPosition::AfterElement,
                 };
-                return Err(SplitError::Character { found, place });
+                return Err(SplitError::Character { found, position });
             }
         };
         Ok(Step::Continues)
@@ -325,20 +327,20 @@ impl Scanner {
 impl Number {
     /// Returns the next part of the number; none if the byte is beyond it.
     fn step(self, byte: u8) -> Result<Option<Number>, SplitError> {
-        let wrong = |place| Err(SplitError::Character { found: byte, place });
+        let wrong = |position| Err(SplitError::Character { found: byte, position });
         let is_digit = byte.is_ascii_digit();
         Ok(match (self, byte) {
             (Number::Minus, b'0') => Some(Number::Zero),
             (Number::Minus, _) if is_digit => Some(Number::Digit),
-            (Number::Minus, _) => return wrong(SyntaxPlace::InNumber),
+            (Number::Minus, _) => return wrong(SyntaxPosition::InNumber),
             (Number::Digit, _) if is_digit => Some(Number::Digit),
             (Number::Digit | Number::Zero, b'.') => Some(Number::Point),
             (Number::Point | Number::Fraction, _) if is_digit => Some(Number::Fraction),
-            (Number::Point, _) => return wrong(SyntaxPlace::AfterPoint),
+            (Number::Point, _) => return wrong(SyntaxPosition::AfterPoint),
             (Number::Digit | Number::Zero | Number::Fraction, b'e' | b'E') => Some(Number::E),
             (Number::E, b'+' | b'-') => Some(Number::Sign),
             (Number::E | Number::Sign | Number::Exponent, _) if is_digit => Some(Number::Exponent),
-            (Number::E | Number::Sign, _) => return wrong(SyntaxPlace::InExponent),
+            (Number::E | Number::Sign, _) => return wrong(SyntaxPosition::InExponent),
             (Number::Digit | Number::Zero | Number::Fraction | Number::Exponent, _) => None,
         })
     }

@@ -14,8 +14,8 @@ fn open(path: &Path, len_max: u64) -> RotatingFile {
     RotatingFile::open_with(path, len_max, &Rotation::default()).unwrap()
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -29,8 +29,8 @@ fn write(rotated: &mut RotatingFile, texts: &[&str]) {
 
 #[test]
 fn rotation_neither_splits_nor_loses_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("deep/er/etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er/etcd.log");
     let mut rotated = open(&path, 10);
     write(&mut rotated, &["one\n", "two\n", "three\n", "four\n", "longer than ten\n", "five\n"]);
     let backups = rotated.backups.uncompressed();
@@ -42,8 +42,8 @@ fn rotation_neither_splits_nor_loses_lines() {
 
 #[test]
 fn backups_within_a_millisecond_get_distinct_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     let mut rotated = open(&path, 10);
     for text in ["one\n", "two\n"] {
         write(&mut rotated, &[text]);
@@ -51,14 +51,14 @@ fn backups_within_a_millisecond_get_distinct_names() {
     }
     let expected =
         ["etcd-2026-11-15T17-59-00.194.log", "etcd-2026-11-15T17-59-00.195.log", "etcd.log"];
-    assert_eq!(names(folder.path()), expected);
-    assert_eq!(fs::read_to_string(folder.path().join(expected[1])).unwrap(), "two\n");
+    assert_eq!(names(dir.path()), expected);
+    assert_eq!(fs::read_to_string(dir.path().join(expected[1])).unwrap(), "two\n");
 }
 
 #[test]
 fn the_first_file_is_private_and_its_successors_keep_the_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let mut rotated = open(&path, 10);
     assert_eq!(mode(&path), 0o600);
@@ -69,8 +69,8 @@ fn the_first_file_is_private_and_its_successors_keep_the_mode() {
 
 #[test]
 fn an_existing_file_is_appended_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     fs::write(&path, "before\n").unwrap();
     let mut rotated = open(&path, 12);
     write(&mut rotated, &["one\n"]);
@@ -81,29 +81,29 @@ fn an_existing_file_is_appended_to() {
 
 #[test]
 fn a_moved_file_is_created_again_at_the_next_rotation() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     let mut rotated = open(&path, 8);
     write(&mut rotated, &["one\n"]);
-    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::rename(&path, dir.path().join("moved")).unwrap();
     write(&mut rotated, &["two\n", "three\n"]);
-    assert_eq!(fs::read_to_string(folder.path().join("moved")).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::read_to_string(dir.path().join("moved")).unwrap(), "one\ntwo\n");
     assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
 }
 
 #[test]
 fn rotated_files_are_compressed_while_lines_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     let rotation = Rotation { compress: true, ..Rotation::default() };
     let mut rotated = RotatingFile::open_with(&path, 10, &rotation).unwrap();
     write(&mut rotated, &["one\n", "two\n", "three\n", "four\n"]);
     rotated.compressor.take().unwrap().finish();
     drop(rotated);
-    let names = names(folder.path());
+    let names = names(dir.path());
     let compressed = names.iter().filter(|name| name.ends_with(".log.gz"));
     let text = |name: &String| {
-        let file = File::open(folder.path().join(name)).unwrap();
+        let file = File::open(dir.path().join(name)).unwrap();
         std::io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap()
     };
     assert_eq!(compressed.map(text).collect::<Vec<_>>(), ["one\ntwo\n", "three\n"]);
@@ -112,13 +112,13 @@ fn rotated_files_are_compressed_while_lines_are_written() {
 
 #[test]
 fn expired_backups_are_removed_when_the_file_is_opened() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("etcd.log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("etcd.log");
     let backups = ["etcd-2026-11-11T00-00-00.000.log", "etcd-2026-11-12T00-00-00.000.log"];
     for name in backups {
-        fs::write(folder.path().join(name), "").unwrap();
+        fs::write(dir.path().join(name), "").unwrap();
     }
     let rotation = Rotation { backups_max: 1, ..Rotation::default() };
     drop(RotatingFile::open_with(&path, 10, &rotation).unwrap());
-    assert_eq!(names(folder.path()), [backups[1], "etcd.log"]);
+    assert_eq!(names(dir.path()), [backups[1], "etcd.log"]);
 }

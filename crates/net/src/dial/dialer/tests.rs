@@ -96,8 +96,8 @@ async fn sockets_have_nodelay_and_keep_alive() {
 async fn connect_errors_read_as_gos() {
     let reserved = ReservedPort::new();
     let port = reserved.number();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("none").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("none").display().to_string();
     for (url, text) in [
         (
             format!("http://127.0.0.1:{port}"),
@@ -183,20 +183,20 @@ fn each_address_gets_its_share_of_the_time() {
 
 /// A TLS server's certificates, and the CA file that trusts them.
 struct Secure {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     authority: Authority,
 }
 
 impl Secure {
     fn new() -> Secure {
-        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
-        authority.issue(&Subject::default()).write(folder.path(), "m1");
-        write(&folder.path().join("ca.pem"), authority.pem().as_bytes());
-        Secure { folder, authority }
+        let (dir, authority) = (tempfile::tempdir().unwrap(), Authority::new("members"));
+        authority.issue(&Subject::default()).write(dir.path(), "m1");
+        write(&dir.path().join("ca.pem"), authority.pem().as_bytes());
+        Secure { dir, authority }
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {
-        Some(self.folder.path().join(name))
+        Some(self.dir.path().join(name))
     }
 
     fn info(&self) -> Info {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The names may also be in small letters. A proxy is spoken to in plaintext, over TLS (`https://`)
-//! or with SOCKS (`socks5://`, by which all connections are tunnelled). Unix sockets have none.
+//! or with SOCKS (`socks5://`, by which all connections are tunneled). Unix sockets have none.
+//! gRPC uses the proxy for https, with TLS or without ([`ProxySettings::for_grpc`]).
 
 mod bypass;
 mod tunnel;
@@ -30,6 +31,8 @@ pub struct ProxySettings {
     http: Option<Proxy>,
     https: Option<Proxy>,
     bypass: Bypass,
+    /// Whether plaintext is tunnelled, too, and not forwarded.
+    tunnels_plaintext: bool,
 }
 
 /// A proxy.
@@ -87,7 +90,14 @@ impl ProxySettings {
         let (http, https) =
             (proxy("HTTP_PROXY", "http_proxy"), proxy("HTTPS_PROXY", "https_proxy"));
         let bypass = Bypass::parse(&value(["NO_PROXY", "no_proxy"]).unwrap_or_default());
-        (ProxySettings { http, https, bypass }, errors)
+        (ProxySettings { http, https, bypass, tunnels_plaintext: false }, errors)
+    }
+
+    /// Returns the settings for gRPC, whose requests no proxy forwards: as with grpc-go, the proxy
+    /// for TLS tunnels plaintext, too.
+    #[must_use]
+    pub fn for_grpc(self) -> ProxySettings {
+        ProxySettings { http: self.https.clone(), tunnels_plaintext: true, ..self }
     }
 
     /// Returns the proxies for plaintext and for TLS.
@@ -101,7 +111,8 @@ impl ProxySettings {
         let proxy = if target.is_secure() { &self.https } else { &self.http };
         match proxy {
             Some(proxy) if !self.bypass.contains(host, *port) => {
-                let is_tunnel = target.is_secure() || proxy.kind == ProxyKind::Socks5;
+                let is_tunnel =
+                    target.is_secure() || self.tunnels_plaintext || proxy.kind == ProxyKind::Socks5;
                 if is_tunnel { Route::Tunnel(proxy) } else { Route::Forward(proxy) }
             }
             _ => Route::Direct,
@@ -247,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn plaintext_is_tunnelled_by_socks() {
+    fn plaintext_is_tunneled_by_socks() {
         let settings = settings(&[("HTTP_PROXY", "socks5h://a")]).0;
         let target = Target::parse("http://m1:2380").unwrap();
         assert!(matches!(settings.route(&target), Route::Tunnel(_)));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The bytes that hyper gets of a complete body, and the bytes behind it.
+/// The bytes that hyper gets of a complete body, and the bytes after it.
 type Complete = (Vec<u8>, Vec<u8>);
 
 /// Reads a body that arrives in portions; none if it is incomplete.

@@ -221,14 +221,14 @@ fn a_head_that_is_cut_off_is_refused() {
 }
 
 #[test]
-fn line_ends_are_skipped_behind_a_post() {
+fn line_ends_are_skipped_after_a_post() {
     let mut parser = HeadParser::new(false);
     let post = "POST / HTTP/1.1\r\nHost: a\r\n\r\n";
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut input = BytesMut::from(format!("{post}\r\n\r\n{get}\r\n{get}").as_str());
     assert!(parser.parse(&mut input).unwrap().is_some());
     assert!(parser.parse(&mut input).unwrap().is_some());
-    assert_eq!(parser.parse(&mut input), Err(Refusal::Malformed), "not behind a GET");
+    assert_eq!(parser.parse(&mut input), Err(Refusal::Malformed), "not after a GET");
 }
 
 #[test]

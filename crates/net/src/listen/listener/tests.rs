@@ -74,8 +74,8 @@ fn a_malformed_address_is_a_resolve_error() {
 
 #[test]
 fn the_socket_file_exists_until_the_listener_is_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     let listener = unix(&path).unwrap();
     UnixStream::connect(&path).unwrap();
     assert_eq!(listener.local(), LocalAddr::Unix(path.clone()));
@@ -83,10 +83,19 @@ fn the_socket_file_exists_until_the_listener_is_dropped() {
     assert!(!path.exists());
 }
 
+#[tokio::test]
+async fn an_accepted_connection_has_the_path_of_its_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
+    let listener = unix(&path).unwrap().into_acceptor().unwrap();
+    let _client = UnixStream::connect(&path).unwrap();
+    assert_eq!(listener.accept().await.unwrap().local(), Some(LocalAddr::Unix(path)));
+}
+
 #[test]
 fn a_stale_socket_file_is_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     drop(UnixListener::bind(&path).unwrap());
     assert!(UnixStream::connect(&path).is_err(), "no process listens on a stale socket");
 
@@ -96,8 +105,8 @@ fn a_stale_socket_file_is_replaced() {
 
 #[test]
 fn the_socket_file_of_a_successor_is_not_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     let old = unix(&path).unwrap();
     let _new = unix(&path).unwrap();
     drop(old);
@@ -106,8 +115,8 @@ fn the_socket_file_of_a_successor_is_not_removed() {
 
 #[test]
 fn a_regular_file_is_not_replaced() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("client.sock");
     fs::write(&path, "precious").unwrap();
     assert!(matches!(unix(&path), Err(BindError::Occupied { .. })));
     assert_eq!(fs::read(&path).unwrap(), b"precious");
@@ -115,8 +124,8 @@ fn a_regular_file_is_not_replaced() {
 
 #[test]
 fn the_error_for_a_missing_directory_reads_as_gos() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("missing/client.sock");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("missing/client.sock");
     let text = format!("listen unix {}: bind: no such file or directory", path.display());
     assert_eq!(unix(&path).unwrap_err().to_string(), text);
 }

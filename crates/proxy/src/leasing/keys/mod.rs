@@ -71,7 +71,8 @@ pub(super) enum LeasingEvent {
 }
 
 impl OwnedKeys {
-    /// Starts a session: keys are acquired with this lease, and answered from memory until then.
+    /// Starts a session: keys are acquired with this lease, and answered from memory until
+    /// `valid_until`.
     pub(super) fn start_session(&self, lease: i64, valid_until: Instant) {
         self.slots.lock().restart(Some(Session { lease, valid_until }));
     }
@@ -122,7 +123,7 @@ impl OwnedKeys {
         WriteTicket::new(Arc::clone(self), lease, owned)
     }
 
-    /// Notes the header of an answer of a member.
+    /// Records the revision in a member's response header.
     pub(super) fn record_revision(&self, header: &ResponseHeader) {
         self.slots.lock().record_revision(header);
     }

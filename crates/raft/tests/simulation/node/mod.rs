@@ -182,7 +182,8 @@ impl Node {
         Ok(())
     }
 
-    /// Perhaps schedules a crash: the time just after a promise is most likely to reveal bugs.
+    /// Schedules a crash with some probability, since a crash just after a promise is most likely
+    /// to reveal bugs.
     fn maybe_crash_soon(&mut self, sim: &mut SimContext, per_mille: u64) {
         if sim.healing || !sim.random.per_mille(per_mille) {
             return;

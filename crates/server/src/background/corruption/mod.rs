@@ -153,7 +153,7 @@ async fn both_hashes(server: &Server) -> Result<(KeyValueHash, Option<KeyValueHa
 /// Raises the alarm without waiting for it. If the proposal is lost, the next check finds the
 /// mismatch again.
 fn raise(server: &Server, member: MemberId) {
-    server.maybe_raise_alarm(AlarmType::Corrupt, member, || ());
+    server.inner.alarms.maybe_raise(AlarmType::Corrupt, member, || ());
 }
 
 /// Compares the hash of all keys periodically.

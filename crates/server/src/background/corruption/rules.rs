@@ -221,8 +221,8 @@ mod tests {
         let own = own(same, same);
         assert_eq!(corrupt_member(&own, &[]), None);
         assert_eq!(corrupt_member(&own, &[peer(2, 10, same), silent(3)]), None);
-        let behind = hash(9, 2, 10);
-        assert_eq!(corrupt_member(&own, &[peer(2, 10, behind)]), None, "another compaction");
+        let lagging = hash(9, 2, 10);
+        assert_eq!(corrupt_member(&own, &[peer(2, 10, lagging)]), None, "another compaction");
     }
 
     #[test]

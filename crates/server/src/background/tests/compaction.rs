@@ -102,7 +102,7 @@ fn a_follower_notes_revisions_and_compacts_nothing() {
     assert!(run(&mut member, &mut *task, 15, 6 * MINUTE).is_empty());
     member.lead();
     let compacted = run(&mut member, &mut *task, 1, 6 * MINUTE);
-    assert_eq!(compacted, [(1, 6)], "the revision noted an hour ago as a follower");
+    assert_eq!(compacted, [(1, 6)], "the revision sampled an hour ago as a follower");
 }
 
 #[test]

@@ -172,6 +172,14 @@ impl ManualMember {
         }
     }
 
+    /// Replaces the state by a snapshot without keys, as the applier does.
+    pub(crate) fn receive_empty_snapshot(&mut self) {
+        let (disk, clock) = (SimDisk::new(0), self.clock.clone());
+        let sent = state(&disk, &clock, self.server.config()).backend;
+        let successor = self.server.state().successor(sent).unwrap();
+        self.server.inner.state.replace(Arc::new(successor));
+    }
+
     pub(crate) fn put(&mut self, key: &str) {
         let put = pb::PutRequest { key: key.to_owned().into(), ..pb::PutRequest::default() };
         self.apply_ok(&InternalRaftRequest { put: Some(put), ..header() });

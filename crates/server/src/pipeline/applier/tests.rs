@@ -1,4 +1,4 @@
-//! The applier raises `NOSPACE` before it completes a refused request, and continues behind a
+//! The applier raises `NOSPACE` before it completes a refused request, and continues after a
 //! received snapshot.
 
 use backend::schema::Bucket;
@@ -33,7 +33,7 @@ impl BackendMaintenance for NoMaintenance {
 
 fn applier(member: &ManualMember, maintenance: impl BackendMaintenance + 'static) -> Applier {
     let (inboxes, voters) = (Inboxes::default(), Voters::default());
-    Applier::new(&member.server, &inboxes, voters, Index::ZERO, Box::new(maintenance))
+    Applier::new(&member.server.inner, &inboxes, voters, Index::ZERO, Box::new(maintenance))
 }
 
 impl FullMember {

@@ -90,13 +90,13 @@ fn found(disk: SimDisk) -> Vec<Position> {
 
 /// Returns the contents of the log on this disk, after repairing a torn tail.
 fn contents(disk: SimDisk) -> wal::LogContents {
-    let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(disk), config().wal_path());
-    let start = wal::valid_snapshots(&*disk, &folder).unwrap().pop().unwrap();
+    let (disk, dir): (Arc<dyn Disk>, _) = (Arc::new(disk), config().wal_path());
+    let start = wal::valid_snapshots(&*disk, &dir).unwrap().pop().unwrap();
     let config = wal::Config { segment_bytes: SEGMENT_BYTES, unsafe_no_fsync: false };
-    let open = || Wal::open(Arc::clone(&disk), &folder, &start, config).unwrap().read_all();
+    let open = || Wal::open(Arc::clone(&disk), &dir, &start, config).unwrap().read_all();
     match open() {
         Err(error) if error.is_torn() => {
-            wal::repair(&*disk, &folder).unwrap();
+            wal::repair(&*disk, &dir).unwrap();
             open().unwrap().1
         }
         read => read.unwrap().1,
@@ -203,10 +203,10 @@ fn entries_survive_across_segments_and_snapshots() {
         assert_eq!(all.last(), Some(&(1, index)));
     }
     assert_durable(&log, &all);
-    let folder = config().wal_path();
-    let segments = || log.disk.read_dir(&folder).unwrap();
+    let dir = config().wal_path();
+    let segments = || log.disk.read_dir(&dir).unwrap();
     assert!(segments().len() > 3, "{:?}", segments());
-    let purge = || wal::purge(&log.disk, &folder, 1, u64::MAX).unwrap();
+    let purge = || wal::purge(&log.disk, &dir, 1, u64::MAX).unwrap();
     assert_eq!(purge(), Vec::<String>::new(), "a replay needs all segments");
 
     let snapshot = walpb::Snapshot {
@@ -220,8 +220,8 @@ fn entries_survive_across_segments_and_snapshots() {
     log.append(1, 302..=302);
     let acknowledged = log.turn().concat();
     assert_eq!(acknowledged, [(1, 301), (1, 302)]);
-    let behind: Vec<_> = (291..=302).map(|index| (1, index)).collect();
-    assert_durable(&log, &behind);
+    let rest: Vec<_> = (291..=302).map(|index| (1, index)).collect();
+    assert_durable(&log, &rest);
 }
 
 /// The snapshot of a leader overtakes a local one, which arrives late. The log starts from the

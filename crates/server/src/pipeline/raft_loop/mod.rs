@@ -149,7 +149,7 @@ impl RaftLoop {
     }
 
     /// The events that wake the loop. While the log writer is busy, a proposal need not: it would
-    /// queue behind the write. The acknowledgement wakes the loop, and all proposals that arrived
+    /// queue after the write. The acknowledgement wakes the loop, and all proposals that arrived
     /// by then go into one append.
     pub(crate) fn wake_on(&self) -> WakeOn {
         if self.appends_in_flight > 0 { WakeOn::Urgent } else { WakeOn::Any }

@@ -30,6 +30,8 @@ impl RaftLoop {
                 self.context.metrics.slow_read_indexes.inc();
             }
         }
+        // As in etcd, for every `Ready`: a sleep stalls the loop even if there is nothing to save.
+        failpoint!("raftBeforeSave");
         let mut to_peers = Vec::new();
         for message in ready.messages {
             match message.to {
@@ -134,7 +136,7 @@ impl RaftLoop {
         self.publish_sole_leader();
     }
 
-    /// Compacts the in-memory log, unless a snapshot in transfer needs the entries behind it.
+    /// Compacts the in-memory log, unless a snapshot in transfer needs the entries after it.
     pub(super) fn compact_log(&mut self, applied: Index, conf_state: raft::ConfState) {
         if !self.snapshot_transfers.may_compact(self.context.now()) {
             return;

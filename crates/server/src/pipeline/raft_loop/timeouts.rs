@@ -19,7 +19,7 @@ impl RaftLoop {
         let is_follower = !self.raft.progress.is_leader();
         self.conf_change.take_if(|change| is_follower && change.since <= until);
         let pending = &self.proposals.pending;
-        // These waited for a leader in vain.
+        // No leader appeared within the timeout.
         for held in self.held.iter().filter(|held| held.since <= until) {
             pending.fail(held.id, Error::DeadlineExceeded);
         }

@@ -52,8 +52,8 @@ impl PendingFixture {
         let name = "etcd_server_request_duration_seconds";
         let family = self.registry.gather().into_iter().find(|family| family.name() == name);
         let metrics = family.map(|mut family| family.take_metric()).unwrap_or_default();
-        let labelled = |metric: &&Metric| metric.get_label().iter().any(|it| it.value() == success);
-        let found = metrics.iter().find(labelled).map(Metric::get_histogram);
+        let labeled = |metric: &&Metric| metric.get_label().iter().any(|it| it.value() == success);
+        let found = metrics.iter().find(labeled).map(Metric::get_histogram);
         found.map_or((0, 0.0), |all| (all.get_sample_count(), all.get_sample_sum()))
     }
 

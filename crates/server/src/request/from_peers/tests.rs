@@ -18,15 +18,15 @@ const TERM: Term = Term(3);
 /// A member that receives databases.
 struct Receiver {
     member: ManualMember,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Receiver {
     fn new() -> Receiver {
         let member = ManualMember::new();
-        let folder = member.server.config().snap_path();
-        member.server.inner.context.disk.create_dir_all_durably(&folder).unwrap();
-        Receiver { member, folder }
+        let dir = member.server.config().snap_path();
+        member.server.inner.context.disk.create_dir_all_durably(&dir).unwrap();
+        Receiver { member, dir }
     }
 
     fn receive(&self, message: Message, mut image: &[u8]) -> Result<u64, ReceiveSnapshotError> {
@@ -41,7 +41,7 @@ impl Receiver {
     }
 
     fn names(&self) -> Vec<String> {
-        self.member.server.inner.context.disk.read_dir(&self.folder).unwrap()
+        self.member.server.inner.context.disk.read_dir(&self.dir).unwrap()
     }
 }
 
@@ -179,7 +179,7 @@ fn concurrent_databases_do_not_mix() {
     assert_eq!((receiver.names(), receiver.delivered()), (vec![file(7), file(8)], 2));
     let inner = &receiver.member.server.inner;
     for index in [7, 8] {
-        let path = receiver.folder.join(file(index));
+        let path = receiver.dir.join(file(index));
         let found = check_snapshot_database(
             Arc::clone(&inner.context.disk),
             &*inner.context.clock,

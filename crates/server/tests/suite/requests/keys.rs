@@ -52,7 +52,7 @@ fn a_writing_transaction_is_proposed_and_a_reading_one_is_not() {
         matches!(reading.txn(&write), Err(Error::Fault(_))),
         "a read cannot execute a writing transaction"
     );
-    assert_eq!(server.state().store.current(), 2, "the read wrote to the store");
+    assert_eq!(server.state().store().current(), 2, "the read wrote to the store");
 }
 
 #[test]
@@ -95,7 +95,8 @@ fn a_physical_compaction_returns_after_the_deletion() {
     put_repeatedly(&server, "a", 100, "x");
     let compacted = block_on(server.compact(ANONYMOUS, compact(100, true))).unwrap();
     assert_eq!(compacted.header.unwrap().revision, 101);
-    let store = &server.state().store;
+    let state = server.state();
+    let store = state.store();
     assert!(store.is_compacted(store.last_compaction()));
     assert_eq!(store.compacted(), 100);
     for physical in [false, true] {
@@ -119,7 +120,7 @@ fn a_full_quota_raises_the_nospace_alarm_once() {
     let full = Err(Error::Refused(Refusal::NoSpace));
     assert_eq!(block_on(server.check_quota(&put)), full);
     assert!(
-        server.state().alarms.is_active(pb::AlarmType::Nospace),
+        server.state().alarms().is_active(pb::AlarmType::Nospace),
         "the check returned before the alarm was raised"
     );
     assert_eq!(block_on(server.check_quota(&put)), full, "with the alarm raised");

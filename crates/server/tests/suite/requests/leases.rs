@@ -118,7 +118,7 @@ fn a_checkpoint_is_cleared_before_a_lease_is_renewed() {
     let checkpoints = vec![pb::LeaseCheckpoint { id: 7, remaining_ttl: 100 }];
     let checkpoint = pb::LeaseCheckpointRequest { checkpoints };
     block_on(server.propose(checkpoint).unwrap()).unwrap();
-    let lessor = || server.state().lessor.renew(LeaseId(7), server.now());
+    let lessor = || server.state().lessor().renew(LeaseId(7), server.now());
     assert_eq!(lessor(), Ok(Renewal::ClearCheckpoint), "the checkpoint must be cleared first");
     assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(600));
     assert_eq!(lessor(), Ok(Renewal::Renewed { ttl: 600 }), "the checkpoint is cleared");
@@ -133,6 +133,6 @@ fn renewing_an_expired_lease_fails_after_the_lease_is_revoked() {
     put_with(&server, "a", 7);
     clock.advance(Duration::from_millis(2_050));
     assert_eq!(block_on(server.lease_renew(ANONYMOUS, 7)), Ok(0));
-    assert!(!server.state().lessor.contains(LeaseId(7)));
+    assert!(!server.state().lessor().contains(LeaseId(7)));
     assert!(keys(&server, "a", "z").is_empty());
 }

@@ -25,7 +25,7 @@ fn downgrade(
 
 /// Waits until the cluster version is set.
 fn await_version(server: &Server) {
-    wait_until("the cluster version is set", || server.state().cluster.now().version().is_some());
+    wait_until("the cluster version is set", || server.membership().version().is_some());
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn hash_kv_covers_the_keys_and_hash_the_whole_file() {
     let server = running.server();
     put_repeatedly(&server, "a", 10, "x");
     let hash = block_on(server.hash_kv(ANONYMOUS, 5)).unwrap();
-    let (expected, current) = server.state().store.hash_kv(5).unwrap();
+    let (expected, current) = server.state().store().hash_kv(5).unwrap();
     assert_eq!((hash.hash, hash.hash_revision), (expected.hash, 5));
     assert_eq!(hash.compact_revision, expected.compact_revision);
     assert_eq!(hash.header.unwrap().revision, current);
@@ -118,7 +118,7 @@ fn a_downgrade_target_is_one_minor_version_below() {
     assert_eq!(validate("x"), refused(DowngradeError::WrongFormat));
     let enable = downgrade(&server, DowngradeAction::Enable, "3.5");
     assert_eq!(enable, refused(DowngradeError::InvalidTarget));
-    assert!(!server.state().cluster.now().downgrade().enabled);
+    assert!(!server.membership().downgrade().enabled);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_downgrade_is_enabled_once_and_cancel_is_idempotent() {
     assert!(possible.map(Error::Downgrade).contains(&again), "{again}");
     for _ in 0..2 {
         downgrade(&server, DowngradeAction::Cancel, "").unwrap();
-        assert!(!server.state().cluster.now().downgrade().enabled);
+        assert!(!server.membership().downgrade().enabled);
     }
 }
 

@@ -62,7 +62,7 @@ fn a_learner_is_added_and_removed() {
     assert_eq!(added.members, list(&server).members);
     let another = add(&server, "http://c:2380", true).unwrap_err();
     assert_eq!(another, Error::Members(ConfChangeRefusal::TooManyLearners));
-    assert_eq!(put(&server, "a", "1"), 2, "a learner does not count towards the quorum");
+    assert_eq!(put(&server, "a", "1"), 2, "a learner does not count toward the quorum");
     let left = remove(&server, learner.id).unwrap();
     assert_eq!(left.members.len(), 1);
     assert_eq!(

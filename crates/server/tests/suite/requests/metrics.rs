@@ -30,23 +30,23 @@ impl Metrics {
     }
 
     /// Returns the count of a histogram. If it is not 0, the sum must be positive.
-    fn times(&self, name: &str, labels: &str) -> f64 {
-        let times = self.get(&format!("{name}_count{labels}"));
-        assert!(times == 0.0 || self.get(&format!("{name}_sum{labels}")) > 0.0, "{name}{labels}");
-        times
+    fn observations(&self, name: &str, labels: &str) -> f64 {
+        let count = self.get(&format!("{name}_count{labels}"));
+        assert!(count == 0.0 || self.get(&format!("{name}_sum{labels}")) > 0.0, "{name}{labels}");
+        count
     }
 }
 
 /// Returns how often a kind of request was applied.
 fn applied(metrics: &Metrics, op: &str, success: bool) -> f64 {
     let labels = format!(r#"{{op="{op}",success="{success}",version="v3"}}"#);
-    metrics.times("etcd_server_apply_duration_seconds", &labels)
+    metrics.observations("etcd_server_apply_duration_seconds", &labels)
 }
 
 /// Returns how often a kind of request was answered.
 fn answered(metrics: &Metrics, op: &str, success: bool) -> f64 {
     let labels = format!(r#"{{success="{success}",type="{op}"}}"#);
-    metrics.times("etcd_server_request_duration_seconds", &labels)
+    metrics.observations("etcd_server_request_duration_seconds", &labels)
 }
 
 fn range(server: &Server, linearizable: bool) {
@@ -79,7 +79,7 @@ fn operations_on_keys_are_counted_as_etcd_counts_them() {
     running.wait_until_published();
     // The member also proposes the cluster version. Later requests complete after that one, so none
     // is pending when the metrics are read.
-    wait_until("the cluster has a version", || server.state().cluster.now().version().is_some());
+    wait_until("the cluster has a version", || server.membership().version().is_some());
     for n in 0..3 {
         put(&server, &format!("k{n}"), "value");
     }
@@ -138,7 +138,7 @@ fn operations_on_keys_are_counted_as_etcd_counts_them() {
     assert_eq!(answered(&metrics, "ReadonlyTxn", true), 1.0);
     let labels = r#"{success="true"}"#;
     assert_eq!(
-        metrics.times("etcd_server_range_duration_seconds", labels),
+        metrics.observations("etcd_server_range_duration_seconds", labels),
         2.0,
         "ranges in transactions do not count"
     );
@@ -161,7 +161,7 @@ fn file_operations_are_measured() {
         }
         // Snapshots are taken in the background, one at a time.
         wait_until("a snapshot is saved", || {
-            Metrics::of(&running).times(name, "") >= f64::from(snapshot)
+            Metrics::of(&running).observations(name, "") >= f64::from(snapshot)
         });
     }
     let physical = pb::CompactionRequest { revision: 80, physical: true };
@@ -189,8 +189,8 @@ fn file_operations_are_measured() {
         ("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", 1.0),
         ("etcd_debugging_mvcc_db_compaction_total_duration_milliseconds", 1.0),
     ] {
-        let times = metrics.times(name, "");
-        assert!(times >= least, "{name}: expected at least {least}, got {times}");
+        let count = metrics.observations(name, "");
+        assert!(count >= least, "{name}: expected at least {least}, got {count}");
     }
     let bytes = metrics.get("etcd_disk_wal_write_bytes_total");
     assert!((5_000.0..100_000.0).contains(&bytes), "{bytes} bytes for about 110 entries");
@@ -231,7 +231,7 @@ fn a_range_at_a_future_revision_counts_as_failed() {
     let metrics = Metrics::of(&running);
     assert_eq!(answered(&metrics, "Range", false), 1.0);
     let labels = r#"{success="false"}"#;
-    assert_eq!(metrics.times("etcd_server_range_duration_seconds", labels), 1.0);
+    assert_eq!(metrics.observations("etcd_server_range_duration_seconds", labels), 1.0);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn a_put_needs_a_valid_token_and_permission() {
     let unknown =
         Credentials { token: Some("abcdefghijklmnop.1".to_owned()), ..Credentials::default() };
     assert_eq!(put(&server, &unknown, "a"), Err(refused(auth::Error::InvalidAuthToken)));
-    let header = server.state().auth.revision();
+    let header = server.state().auth().revision();
     let info = block_on(server.auth_info(&alice)).unwrap().unwrap();
     assert_eq!((info.username.as_str(), info.revision), ("alice", header));
 }
@@ -344,7 +344,7 @@ fn users_and_roles_are_listed_changed_and_deleted() {
     block_on(server.user_delete(&root, delete)).unwrap();
     let status = block_on(server.auth_status(ANONYMOUS, AuthStatusRequest {})).unwrap();
     assert!(status.enabled);
-    assert_eq!(status.auth_revision, server.state().auth.revision());
+    assert_eq!(status.auth_revision, server.state().auth().revision());
     block_on(server.auth_disable(&root, AuthDisableRequest {})).unwrap();
     let status = block_on(server.auth_status(ANONYMOUS, AuthStatusRequest {})).unwrap();
     let header = status.header.unwrap();

@@ -87,7 +87,7 @@ impl Member {
             quota: Quota::new(setup.quota),
         };
         let machine = StateMachine::open(backend, clock, auth, cluster, config)?;
-        let conf = meta::conf_state(&machine.backend.view())?.unwrap_or_default();
+        let conf = meta::conf_state(&machine.backend().view())?.unwrap_or_default();
         let voters = RecordedConfChanges { voters: conf.into(), changes: Vec::new() };
         Ok(Member { disk: disk.clone(), machine, voters, setup })
     }
@@ -101,7 +101,7 @@ impl Member {
 
     /// Commits, and opens a copy of the disk as a second member.
     pub(crate) fn reopened(&self) -> Member {
-        self.machine.backend.force_commit().expect("a disk without faults");
+        self.machine.backend().force_commit().expect("a disk without faults");
         // Everything is durable, so a power cut yields an exact copy.
         Member::open(&self.disk.power_cut(0), self.setup).expect("a database that was just written")
     }
@@ -149,13 +149,13 @@ impl Member {
 
     /// Runs one turn of compaction. Returns whether there was work.
     pub(crate) fn turn_compaction(&self) -> bool {
-        let turn = self.machine.store.turn_compaction().expect("a disk without faults");
+        let turn = self.machine.store().turn_compaction().expect("a disk without faults");
         turn != CompactionTurn::Idle
     }
 
     /// Commits the pending batch.
     pub(crate) fn commit(&self) {
-        self.machine.backend.committer().turn().expect("a disk without faults");
+        self.machine.backend().committer().turn().expect("a disk without faults");
     }
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn as_root(member: &Member) -> Option<RequestHeader> {
 
 /// A header of a user at the current auth revision.
 pub(crate) fn header(member: &Member, user: &str) -> Option<RequestHeader> {
-    let auth_revision = member.machine.auth.revision();
+    let auth_revision = member.machine.auth().revision();
     Some(RequestHeader { id: 1, username: user.to_owned(), auth_revision })
 }
 

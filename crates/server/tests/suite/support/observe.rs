@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backend::schema::Bucket;
-use backend::{Read, View};
+use backend::{BackendView, Read};
 use membership::Membership;
 use mvcc::{Error, KeyValueHash, RangeResult, WatchableStore};
 use proto::etcdserverpb::{
@@ -49,7 +49,7 @@ type Lease = (LeaseId, i64, Vec<Vec<u8>>);
 impl Observed {
     /// Reads the state of a member.
     pub(crate) fn of(machine: &StateMachine) -> Observed {
-        Observed { buckets: buckets(&machine.backend.view()), memory: InMemoryState::of(machine) }
+        Observed { buckets: buckets(&machine.backend().view()), memory: InMemoryState::of(machine) }
     }
 
     /// Panics with the first difference.
@@ -67,7 +67,8 @@ impl Observed {
 impl InMemoryState {
     /// Reads the state in memory.
     pub(crate) fn of(machine: &StateMachine) -> InMemoryState {
-        let StateMachine { store, auth, cluster, alarms, .. } = machine;
+        let (store, alarms) = (machine.store(), machine.alarms());
+        let (auth, cluster) = (machine.auth(), machine.cluster());
         InMemoryState {
             current: store.current(),
             compacted: store.compacted(),
@@ -103,12 +104,12 @@ impl InMemoryState {
 }
 
 /// Content of all buckets.
-pub(crate) fn buckets(view: &View) -> BTreeMap<&'static str, Pairs> {
+pub(crate) fn buckets(view: &BackendView) -> BTreeMap<&'static str, Pairs> {
     Bucket::ALL.into_iter().map(|bucket| (bucket.name(), pairs(view, bucket))).collect()
 }
 
 /// Content of a bucket.
-pub(crate) fn pairs(view: &View, bucket: Bucket) -> Pairs {
+pub(crate) fn pairs(view: &BackendView, bucket: Bucket) -> Pairs {
     let all = view.all(bucket).expect("a sound database").map(|item| item.expect("a sound page"));
     all.map(|item| (item.key.to_vec(), item.value.to_vec())).collect()
 }
@@ -123,7 +124,7 @@ fn hash(store: &WatchableStore) -> Option<Result<(KeyValueHash, i64), Error>> {
 }
 
 fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
-    let (compacted, current) = (machine.store.compacted(), machine.store.current());
+    let (compacted, current) = (machine.store().compacted(), machine.store().current());
     let first = compacted.max(1).max(current.saturating_sub(REVISIONS_MAX));
     let everything = |revision| RangeRequest {
         key: vec![0].into(),
@@ -131,19 +132,19 @@ fn ranges(machine: &StateMachine) -> Vec<(i64, Result<RangeResult, Error>)> {
         revision,
         ..RangeRequest::default()
     };
-    let range = |revision| (revision, machine.store.range(&everything(revision)));
+    let range = |revision| (revision, machine.store().range(&everything(revision)));
     (first..=current).map(range).collect()
 }
 
 /// All leases by id. The lessor of a leader returns them in order of expiry.
 fn leases(machine: &StateMachine) -> Vec<Lease> {
-    let mut ids = machine.lessor.leases();
+    let mut ids = machine.lessor().leases();
     ids.sort_unstable();
     ids.into_iter().map(|id| lease(machine, id)).collect()
 }
 
 fn lease(machine: &StateMachine, id: LeaseId) -> Lease {
-    let lessor = &machine.lessor;
+    let lessor = machine.lessor();
     let granted = lessor.time_to_live(id, std::time::Duration::ZERO).expect("it is listed").granted;
     let keys = lessor.keys_of(id).expect("it is listed");
     assert!(
@@ -154,7 +155,7 @@ fn lease(machine: &StateMachine, id: LeaseId) -> Lease {
 }
 
 fn users(machine: &StateMachine) -> Vec<String> {
-    let auth = &machine.auth;
+    let auth = machine.auth();
     let user = |name: String| {
         let roles = auth.user_get(&AuthUserGetRequest { name: name.clone() });
         format!("user {name}: {:?}", roles.map(|found| found.roles))

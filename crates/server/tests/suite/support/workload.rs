@@ -114,7 +114,7 @@ impl Writer {
     }
 
     fn request(&mut self) -> Request {
-        let alarms = self.member.machine.alarms.get(0);
+        let alarms = self.member.machine.alarms().get(0);
         if let Some(raised) = alarms.first().filter(|_| self.random.chance(1, 2)) {
             let kind =
                 AlarmType::try_from(raised.alarm).expect("an alarm that the workload raised");
@@ -186,7 +186,7 @@ impl Writer {
 
     /// A compaction, often at the current revision, where a tombstone may be.
     fn compaction(&mut self) -> Request {
-        let current = self.member.machine.store.current();
+        let current = self.member.machine.store().current();
         let back = if self.random.chance(1, 2) { 0 } else { self.below(6) };
         req::compact(current - back)
     }
@@ -211,13 +211,13 @@ impl Writer {
 
     /// A role that a user has.
     fn role_of(&self, user: &str) -> Option<&'static str> {
-        let auth = &self.member.machine.auth;
+        let auth = self.member.machine.auth();
         ROLES.into_iter().rev().find(|role| auth.has_role(user, role))
     }
 
-    /// The next missing step towards enabled authentication.
+    /// The next missing step toward enabled authentication.
     fn toward_auth_enabled(&self) -> Request {
-        let auth = &self.member.machine.auth;
+        let auth = self.member.machine.auth();
         let root = "root".to_owned();
         if !auth.user_list().users.contains(&root) {
             req::user_add("root")
@@ -229,7 +229,7 @@ impl Writer {
     }
 
     fn cluster_request(&mut self) -> Request {
-        let known = self.member.machine.cluster.now();
+        let known = self.member.machine.cluster().now();
         let known: Vec<MemberId> = known.ids().chain(known.removed()).collect();
         match self.random.below(5) {
             0 => req::cluster_version(self.pick(&["3.5.0", "3.6.0", "3.7.0"])),
@@ -252,7 +252,7 @@ impl Writer {
 
     /// A lease id, mostly of an existing lease.
     fn lease(&mut self) -> i64 {
-        let leases = self.member.machine.lessor.leases();
+        let leases = self.member.machine.lessor().leases();
         if leases.is_empty() || self.random.chance(1, 10) { 77 } else { self.pick(&leases).0 }
     }
 

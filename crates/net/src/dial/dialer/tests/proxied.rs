@@ -15,7 +15,7 @@ fn proxies(url: &str) -> Arc<ProxySettings> {
 fn secure() -> Secure {
     let secure = Secure::new();
     let subject = Subject { hosts: &["127.0.0.1", "m1.test"], ..Subject::default() };
-    secure.authority.issue(&subject).write(secure.folder.path(), "m1");
+    secure.authority.issue(&subject).write(secure.dir.path(), "m1");
     secure
 }
 
@@ -80,6 +80,32 @@ async fn a_plaintext_target_is_left_to_the_proxy() {
     assert_eq!(forwarding.authorization.as_deref(), Some("Basic dTo="));
     assert_eq!(echoed(stream).await, b"ahoy");
     within("the end of the server", echo).await.unwrap();
+}
+
+#[tokio::test]
+async fn grpc_without_tls_is_tunneled_by_the_proxy_for_tls() {
+    let (listener, port) = listen().await;
+    let proxy = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let request = read_request(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let mut bytes = [0; 4];
+        stream.read_exact(&mut bytes).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        request
+    });
+    let (settings, _) = ProxySettings::from_variables(|name| match name {
+        "HTTPS_PROXY" => Some(format!("http://127.0.0.1:{port}")),
+        // Nothing answers there.
+        "HTTP_PROXY" => Some("http://127.0.0.1:1".to_owned()),
+        _ => None,
+    });
+    let dialer = Dialer { proxies: Arc::new(settings.for_grpc()), ..plain() };
+    let stream = dialer.dial(&target("http://m1.test:2379")).await.unwrap();
+    assert!(stream.forwarding().is_none() && !stream.is_secure());
+    assert_eq!(echoed(stream).await, b"ahoy");
+    let request = within("the end of the proxy", proxy).await.unwrap();
+    assert!(request.starts_with("CONNECT m1.test:2379 HTTP/1.1\r\n"), "{request}");
 }
 
 #[tokio::test]

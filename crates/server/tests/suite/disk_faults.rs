@@ -184,7 +184,7 @@ fn a_panic_of_the_commit_thread_during_shutdown_is_the_stop_reason() {
     step_until("the put is pending when the commit thread is about to panic", || {
         faulty.put();
         faulty.clock.set(Some("commit"));
-        let is_pending = faulty.server.state().backend.stats().pending.ops > 0;
+        let is_pending = faulty.server.state().backend().stats().pending.ops > 0;
         if !is_pending {
             faulty.clock.set(None);
         }

@@ -23,7 +23,7 @@ fn put(server: &Server, key: &str, value: &str) -> i64 {
 
 fn keys(server: &Server) -> u64 {
     block_on(server.linearizable()).unwrap();
-    server.state().store.keys()
+    server.state().store().keys()
 }
 
 #[test]

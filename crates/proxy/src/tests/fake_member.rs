@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use grpc::Code;
@@ -15,6 +14,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use testkit::waiting::TIMEOUT;
 use tls::ClientTls;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -23,9 +23,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::upstream::{Upstream, UpstreamSettings};
-
-/// The time for anything that a test waits for.
-pub(crate) const WAIT: Duration = Duration::from_secs(20);
 
 type AnswerBody = BoxBody<Bytes, Infallible>;
 
@@ -66,7 +63,7 @@ impl FakeMember {
 
     /// Waits for a call.
     async fn next_of_any_method(&mut self) -> ReceivedCall {
-        let call = timeout(WAIT, self.calls.recv()).await;
+        let call = timeout(TIMEOUT, self.calls.recv()).await;
         call.expect("timed out waiting for a call to the member").expect("the member runs")
     }
 
@@ -155,10 +152,11 @@ pub(crate) fn settings(endpoints: &[&str]) -> UpstreamSettings {
         endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
         tls: Arc::new(tls),
         secure_by_default: false,
-        dial_timeout: WAIT,
+        dial_timeout: TIMEOUT,
         keepalive_time: None,
-        keepalive_timeout: WAIT,
+        keepalive_timeout: TIMEOUT,
         keepalive_when_idle: false,
+        proxies: Arc::default(),
         send_bytes_max: 0,
         recv_bytes_max: 0,
     }

@@ -18,7 +18,7 @@ const fn text_type(text: &'static str) -> HeaderValue {
 }
 
 /// Returns the content type for a client: the text format with the escaping that it accepts.
-pub(super) fn content_type(headers: &HeaderMap) -> HeaderValue {
+pub(crate) fn content_type(headers: &HeaderMap) -> HeaderValue {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut clauses: Vec<Clause<'_>> = accepted.split(',').map(Clause::parse).collect();
     clauses.sort_by(|one, other| other.quality.total_cmp(&one.quality));
@@ -63,7 +63,7 @@ impl Clause<'_> {
 }
 
 /// Reports whether a client prefers gzip to no encoding.
-pub(super) fn prefers_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn prefers_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let codings: Vec<(&str, f64)> = values.flat_map(codings_of).collect();
     let best = |offer: &str| {

@@ -1,5 +1,5 @@
-//! A proxy in front of a member that swallows all bytes, in both directions, and keeps connections
-//! open.
+//! A proxy in front of a member that can discard all bytes, in both directions, while it keeps
+//! connections open.
 //!
 //! ```text
 //!   member 2 ──dials──► proxy ──► member 1     the streams for messages from 1 to 2
@@ -18,18 +18,18 @@ use testkit::waiting::wait_until;
 
 use super::fixture::{FixtureConfig, heartbeat, member};
 
-/// A proxy that can swallow.
+/// A proxy that can discard all bytes while it keeps connections open.
 struct Proxy {
     address: SocketAddr,
-    swallows: Arc<AtomicBool>,
+    discards: Arc<AtomicBool>,
 }
 
 impl Proxy {
     /// Forwards connections to an address.
     fn to(address: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (own, swallows) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        let flag = Arc::clone(&swallows);
+        let (own, discards) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let flag = Arc::clone(&discards);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
@@ -38,7 +38,7 @@ impl Proxy {
                 forward(&server, &client, &flag);
             }
         });
-        Proxy { address: own, swallows }
+        Proxy { address: own, discards }
     }
 
     fn url(&self) -> String {
@@ -47,13 +47,13 @@ impl Proxy {
 }
 
 /// Copies one direction until the connection ends, and ends the other connection then.
-fn forward(from: &TcpStream, to: &TcpStream, swallows: &Arc<AtomicBool>) {
+fn forward(from: &TcpStream, to: &TcpStream, discards: &Arc<AtomicBool>) {
     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-    let swallows = Arc::clone(swallows);
+    let discards = Arc::clone(discards);
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if !swallows.load(Ordering::Acquire) && to.write_all(&buffer[..count]).is_err() {
+            if !discards.load(Ordering::Acquire) && to.write_all(&buffer[..count]).is_err() {
                 break;
             }
         }
@@ -65,7 +65,7 @@ fn forward(from: &TcpStream, to: &TcpStream, swallows: &Arc<AtomicBool>) {
 /// etcd keeps such a stream, since its read timeout is without effect, and loses all messages
 /// (`TestRecoverSnapshotBackend`).
 #[test]
-fn a_member_behind_a_swallowing_proxy_sends_through_the_pipeline() {
+fn a_member_whose_proxy_discards_all_bytes_sends_through_the_pipeline() {
     // Also the time that the streams of the other direction may be silent on a busy machine.
     let timeout = Duration::from_secs(2);
     let [one, two] = [1, 2].map(|id| FixtureConfig { timeout, ..FixtureConfig::of(id) }.start());
@@ -77,7 +77,7 @@ fn a_member_behind_a_swallowing_proxy_sends_through_the_pipeline() {
     }
     one.until_streams(2);
     two.until_streams(1);
-    proxy.swallows.store(true, Ordering::Release);
+    proxy.discards.store(true, Ordering::Release);
     // Member 2 receives nothing on its streams and closes them; no new ones are established.
     wait_until("the streams to member 2 are lost", || !one.has_streams(2));
     one.transport.send(vec![heartbeat(1, 2, 7)]);
@@ -86,6 +86,6 @@ fn a_member_behind_a_swallowing_proxy_sends_through_the_pipeline() {
     two.until_streams(1);
     two.transport.send(vec![heartbeat(2, 1, 8)]);
     assert_eq!(one.received(), heartbeat(2, 1, 8));
-    proxy.swallows.store(false, Ordering::Release);
+    proxy.discards.store(false, Ordering::Release);
     one.until_streams(2);
 }

@@ -16,7 +16,7 @@ fn an_invalid_command_line_prints_the_usage() {
     ];
     for (argument, text) in expected {
         let ended = Sandbox::new().run(&Options::bare().argument(argument));
-        assert_refused(&ended, 2, text);
+        assert_rejected(&ended, 2, text);
         assert!(ended.text().contains("Usage:"), "{argument}: {}", ended.text());
     }
 }
@@ -79,14 +79,14 @@ fn invalid_flag_values_are_rejected_in_the_log() {
 fn a_flag_with_its_environment_variable_is_rejected() {
     let options = Options::new().flag("name", "b").env("ETCD_NAME", "a");
     let ended = Sandbox::new().run(&options);
-    assert_refused(&ended, 1, "conflicting environment variable is shadowed by corresponding");
+    assert_rejected(&ended, 1, "conflicting environment variable is shadowed by corresponding");
 }
 
 #[test]
 fn a_member_missing_from_the_initial_cluster_is_rejected() {
     let options = Options::new().flag("initial-cluster", "other=http://127.0.0.1:{peer}");
     let text = "couldn't find local name \\\"default\\\" in the initial cluster configuration";
-    assert_refused(&Sandbox::new().run(&options), 1, text);
+    assert_rejected(&Sandbox::new().run(&options), 1, text);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_port_cannot_serve_both_grpc_and_http_only() {
     let text =
         "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url";
     let text = format!("{text} http://{}", sandbox.client_address());
-    assert_refused(&sandbox.run(&options), 1, &text);
+    assert_rejected(&sandbox.run(&options), 1, &text);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn invalid_auth_token_options_are_rejected() {
         ("jwt,sign-method=RS256", "auth: missing key data"),
     ];
     for (token, text) in expected {
-        assert_refused(&Sandbox::new().run(&Options::new().flag("auth-token", token)), 1, text);
+        assert_rejected(&Sandbox::new().run(&Options::new().flag("auth-token", token)), 1, text);
     }
 }
 
@@ -118,7 +118,7 @@ async fn a_taken_port_is_named() {
     let options = Options::new().flag("listen-client-urls", format!("http://{taken}"));
     let ended = Sandbox::new().run(&options);
     let text = format!("listen tcp {taken}: bind: address already in use");
-    assert_refused(&ended, 1, &text);
+    assert_rejected(&ended, 1, &text);
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn an_uncreatable_data_directory_is_named() {
     let sandbox = Sandbox::new();
     std::fs::write(sandbox.path("file"), "in the way").unwrap();
     let ended = sandbox.run(&Options::new().flag("data-dir", "{dir}/file/data"));
-    assert_refused(&ended, 1, &sandbox.fill("{dir}/file"));
+    assert_rejected(&ended, 1, &sandbox.fill("{dir}/file"));
 }
 
 #[test]
-fn a_refused_flag_creates_no_data_directory() {
+fn a_rejected_flag_creates_no_data_directory() {
     let sandbox = Sandbox::new();
     let options = Options::new().flag("listen-client-urls", "https://127.0.0.1:{client}");
-    assert_refused(&sandbox.run(&options), 1, "TLS key/cert (--cert-file, --key-file)");
+    assert_rejected(&sandbox.run(&options), 1, "TLS key/cert (--cert-file, --key-file)");
     assert!(!sandbox.path("data").exists(), "no data directory is created");
 }
 
@@ -148,7 +148,7 @@ fn version_and_help_start_nothing() {
 }
 
 #[track_caller]
-fn assert_refused(ended: &Exit, code: i32, text: &str) {
+fn assert_rejected(ended: &Exit, code: i32, text: &str) {
     assert_eq!(ended.code(), Some(code), "{text}: {}", ended.text());
     assert!(ended.text().contains(text), "no {text:?} in:\n{}", ended.text());
 }

@@ -101,11 +101,11 @@ fn syntax_errors_exit_with_code_2() {
 }
 
 #[test]
-fn an_argument_that_is_not_utf8_is_refused() {
+fn an_argument_that_is_not_utf8_is_rejected() {
     let no_text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let refused = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &HOST_INFO);
+    let rejected = parse(["bowline".into(), no_text(b"--data-dir=\xff")], [], &HOST_INFO);
     let text = r#"invalid argument "--data-dir=\xff": not UTF-8"#.to_owned();
-    assert_eq!(outcome_of(&refused.expect_err("refused")), (2, text));
+    assert_eq!(outcome_of(&rejected.expect_err("rejected")), (2, text));
     assert!(parse([no_text(b"\xff/bowline")], [], &HOST_INFO).is_ok(), "but it may be called so");
 }
 
@@ -240,7 +240,7 @@ fn valid_flags_may_still_fail_at_the_start() {
 }
 
 #[test]
-fn negative_intervals_are_refused() {
+fn negative_intervals_are_rejected() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["--backend-batch-interval=-1s"],
@@ -272,14 +272,14 @@ fn an_error_is_logged_with_the_log_flags_once_they_are_valid() {
     let Err(Exit::Logged { logs, notices }) =
         run(&["--log-format=console", "--heartbeat-interval=0"], &[])
     else {
-        panic!("refused");
+        panic!("rejected");
     };
     assert_eq!(logs.format, Format::Console);
     let args =
         ["bowline", "--log-format=console", "--heartbeat-interval=0"].map(str::to_owned).to_vec();
     assert_eq!(
         notices,
-        [Notice::SinglePort, Notice::Running { args }, Notice::Refused(ConfigError::Heartbeat)]
+        [Notice::SinglePort, Notice::Running { args }, Notice::Rejected(ConfigError::Heartbeat)]
     );
 }
 
@@ -289,21 +289,22 @@ fn a_log_output_error_hides_later_notices() {
     let parsed = run(&["--raft-read-timeout=1s", "--max-snapshots=4"], &["ETCD_NAME=m1"]);
     let (args, error) = (["bowline".to_owned()], "open sink \"x\"".to_owned());
     let notices = notices_without_logs(&parsed.expect("valid flags").notices, &args, error.clone());
-    let [used, raised, running, refused] = &notices[..] else { panic!("{notices:?}") };
+    let [used, raised, running, rejected] = &notices[..] else { panic!("{notices:?}") };
     assert!(matches!(used, Notice::VariableUsed { .. }), "{used:?}");
     assert!(matches!(raised, Notice::TimeoutRaised { .. }), "{raised:?}");
     assert_eq!(*running, Notice::Running { args: args.to_vec() });
-    assert_eq!(*refused, Notice::Refused(ConfigError::LogOutput(error)));
+    assert_eq!(*rejected, Notice::Rejected(ConfigError::LogOutput(error)));
 }
 
 #[test]
 fn missing_advertised_urls_get_a_hint() {
     let Err(Exit::Logged { notices, .. }) = run(&["--listen-client-urls=http://127.0.0.1:1"], &[])
     else {
-        panic!("refused");
+        panic!("rejected");
     };
-    let refusal = ConfigError::AdvertiseClientUnset;
+    let rejection = ConfigError::AdvertiseClientUnset;
     assert!(
-        notices.ends_with(&[Notice::Refused(refusal.clone()), Notice::AdvertiseUnset(refusal)])
+        notices
+            .ends_with(&[Notice::Rejected(rejection.clone()), Notice::AdvertiseUnset(rejection)])
     );
 }
