@@ -169,10 +169,14 @@ func moreKeys(ctx context.Context, client *clientv3.Client) error {
 	return changes(ctx, client)
 }
 
+// fillMax bounds the puts of fill. The server measures its database when it commits, every 100 ms, so
+// that any number of puts may pass before.
+const fillMax = 10_000
+
 // fill writes until the quota is exceeded.
 func fill(ctx context.Context, client *clientv3.Client) error {
 	value := strings.Repeat("x", quota/32)
-	for i := range 100 {
+	for i := range fillMax {
 		_, err := client.Put(ctx, fmt.Sprintf("fill/%d", i%2), value)
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			return nil
