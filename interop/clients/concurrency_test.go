@@ -20,19 +20,19 @@ func session(t *testing.T, client *clientv3.Client, options ...concurrency.Sessi
 	return s
 }
 
-// attentive is a watcher that reports every new watch: its client has started to wait.
-type attentive struct {
+// reportingWatcher is a watcher that reports every new watch: its client has started to wait.
+type reportingWatcher struct {
 	clientv3.Watcher
 	begun chan struct{}
 }
 
-func (a attentive) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
+func (r reportingWatcher) Watch(ctx context.Context, key string, options ...clientv3.OpOption) clientv3.WatchChan {
 	select {
-	case a.begun <- struct{}{}:
+	case r.begun <- struct{}{}:
 	default:
 		// The test no longer reads the channel.
 	}
-	return a.Watcher.Watch(ctx, key, options...)
+	return r.Watcher.Watch(ctx, key, options...)
 }
 
 // waiter is a blocking call of a client.
@@ -45,14 +45,14 @@ type waiter struct {
 func wait(t *testing.T, client *clientv3.Client, do func() error) *waiter {
 	t.Helper()
 	w := &waiter{begun: make(chan struct{}, 10), done: make(chan error, 1)}
-	client.Watcher = attentive{client.Watcher, w.begun}
+	client.Watcher = reportingWatcher{client.Watcher, w.begun}
 	go func() { w.done <- do() }()
-	w.again(t)
+	w.blocksAgain(t)
 	return w
 }
 
-// again returns once the call blocks again, on the next key before its own.
-func (w *waiter) again(t *testing.T) {
+// blocksAgain returns once the call blocks again, on the next key before its own.
+func (w *waiter) blocksAgain(t *testing.T) {
 	t.Helper()
 	select {
 	case <-w.begun:
@@ -63,8 +63,8 @@ func (w *waiter) again(t *testing.T) {
 	}
 }
 
-// still checks that the call has not returned.
-func (w *waiter) still(t *testing.T) {
+// isBlocked checks that the call has not returned.
+func (w *waiter) isBlocked(t *testing.T) {
 	t.Helper()
 	select {
 	case err := <-w.done:
@@ -73,8 +73,8 @@ func (w *waiter) still(t *testing.T) {
 	}
 }
 
-// over waits until the call returns.
-func (w *waiter) over(t *testing.T) {
+// waitUntilReturned waits until the call returns.
+func (w *waiter) waitUntilReturned(t *testing.T) {
 	t.Helper()
 	must(t, next(t, w.done))
 }
@@ -89,9 +89,9 @@ func TestMutexExcludesOtherSessions(t *testing.T) {
 	held := wait(t, late, func() error { return second.Lock(ctx) })
 	owner := got(client.Txn(ctx).If(first.IsOwner()).Commit())(t)
 	equal(t, "the first owns it", owner.Succeeded, true)
-	held.still(t)
+	held.isBlocked(t)
 	must(t, first.Unlock(ctx))
-	held.over(t)
+	held.waitUntilReturned(t)
 	owner = got(client.Txn(ctx).If(first.IsOwner()).Commit())(t)
 	equal(t, "the first owns it still", owner.Succeeded, false)
 	must(t, second.Unlock(ctx))
@@ -105,7 +105,7 @@ func TestMutexIsReleasedWhenItsSessionEnds(t *testing.T) {
 	must(t, first.Lock(ctx))
 	held := wait(t, late, func() error { return second.Lock(ctx) })
 	got(client.Revoke(ctx, one.Lease()))(t)
-	held.over(t)
+	held.waitUntilReturned(t)
 	ends(t, one.Done())
 }
 
@@ -163,7 +163,7 @@ func TestElection(t *testing.T) {
 	elected := wait(t, late, func() error { return second.Campaign(ctx, "second") })
 	equal(t, "leads", string(got(first.Leader(ctx))(t).Kvs[0].Value), "first again")
 	must(t, first.Resign(ctx))
-	elected.over(t)
+	elected.waitUntilReturned(t)
 	equal(t, "observed", string(next(t, observed).Kvs[0].Value), "second")
 	fails(t, "proclaim after resigning", first.Proclaim(ctx, "x"), concurrency.ErrElectionNotLeader)
 
@@ -179,7 +179,7 @@ func TestElectionAfterTheLeaderEnds(t *testing.T) {
 	must(t, first.Campaign(ctx, "first"))
 	elected := wait(t, late, func() error { return second.Campaign(ctx, "second") })
 	must(t, one.Close())
-	elected.over(t)
+	elected.waitUntilReturned(t)
 	equal(t, "leads", string(got(second.Leader(ctx))(t).Kvs[0].Value), "second")
 }
 

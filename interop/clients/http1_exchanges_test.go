@@ -100,7 +100,7 @@ func codingExchanges() []exchange {
 
 // chunkExchanges have chunked bodies. Malformed ones are compared without Connection, as COMPAT.md
 // says: etcd announces that it closes the connection, and Bowline only closes it. A body that is
-// cut behind its JSON is left out: etcd may cancel the request or answer it.
+// cut after its JSON is left out: etcd may cancel the request or answer it.
 func chunkExchanges() []exchange {
 	long := strings.Repeat("x", 5000)
 	all := []exchange{
@@ -108,11 +108,11 @@ func chunkExchanges() []exchange {
 		{name: "chunks: none", sent: chunked("0\r\n\r\n")},
 		{name: "chunks: several zeros", sent: chunked("e\r\n" + rangeBody + "\r\n0000\r\n\r\n")},
 		{name: "chunks: an extension of the last", sent: chunked("e\r\n" + rangeBody + "\r\n0;x=y\r\n\r\n")},
-		{name: "chunks: no line end behind the data", sent: chunked("e\r\n" + rangeBody + "0\r\n\r\n"), without: "Connection"},
-		{name: "chunks: LF behind the data", sent: chunked("e\r\n" + rangeBody + "\n0\r\n\r\n"), without: "Connection"},
+		{name: "chunks: no line end after the data", sent: chunked("e\r\n" + rangeBody + "0\r\n\r\n"), without: "Connection"},
+		{name: "chunks: LF after the data", sent: chunked("e\r\n" + rangeBody + "\n0\r\n\r\n"), without: "Connection"},
 		{name: "chunks: more data than announced", sent: chunked("e\r\n" + rangeBody + "more\r\n0\r\n\r\n"), without: "Connection"},
 		{name: "chunks: less data than announced", sent: chunked("f\r\n" + rangeBody + "\r\n0\r\n\r\n"), without: "Connection"},
-		{name: "chunks: LF behind the last size", sent: chunked("e\r\n" + rangeBody + "\r\n0\n\r\n"), without: "Connection"},
+		{name: "chunks: LF after the last size", sent: chunked("e\r\n" + rangeBody + "\r\n0\n\r\n"), without: "Connection"},
 		{name: "chunks: a malformed second size", sent: chunked("5\r\n" + rangeBody[:5] + "\r\nz\r\n\r\n"), without: "Connection"},
 		{name: "chunks: cut in a size", sent: chunked("e"), ends: true, without: "Connection"},
 		{name: "chunks: cut in the data", sent: chunked("e\r\n{"), ends: true, without: "Connection"},
@@ -240,7 +240,7 @@ var firstLines = []string{
 	"GET /health HTTP/1.1\rX", "\x00\x01", "GET /\x00 HTTP/1.1", "HTTP/1.1 200 OK",
 }
 
-// versionExchanges send each first line on a new connection and behind another request, since etcd
+// versionExchanges send each first line on a new connection and after another request, since etcd
 // closes a connection without an answer if its first bytes are not HTTP.
 func versionExchanges() []exchange {
 	all := firstLineExchanges()
@@ -260,7 +260,7 @@ func firstLineExchanges() []exchange {
 		exchange{name: "first line of 4096 bytes", sent: get("/" + long[:4096-len("GET / HTTP/1.1\r\n")])},
 		exchange{name: "first line of 4097 bytes", sent: get("/" + long[:4097-len("GET / HTTP/1.1\r\n")])},
 		exchange{name: "first line, cut", sent: "GET /hea", ends: true},
-		exchange{name: "first line, cut behind its version", sent: "GET /health HTTP/1.1", ends: true},
+		exchange{name: "first line, cut after its version", sent: "GET /health HTTP/1.1", ends: true},
 		exchange{name: "first line, cut in its end", sent: "GET /health HTTP/1.1\r", ends: true},
 		exchange{name: "first line, none", sent: "", ends: true},
 	)
@@ -290,14 +290,14 @@ func fieldExchanges() []exchange {
 		{name: "an unknown path, and the end", sent: get("/nothing"), ends: true},
 		{name: "two requests, and the end", sent: get("/version") + get("/nothing"), responses: 2, ends: true},
 		{name: "a head, cut in a field", sent: "GET /health HTTP/1.1\r\nHost: a", ends: true},
-		{name: "a head, cut behind a field", sent: "GET /health HTTP/1.1\r\nHost: a\r\n", ends: true},
-		{name: "a head, cut behind the first line", sent: "GET /health HTTP/1.1\r\n", ends: true},
+		{name: "a head, cut after a field", sent: "GET /health HTTP/1.1\r\nHost: a\r\n", ends: true},
+		{name: "a head, cut after the first line", sent: "GET /health HTTP/1.1\r\n", ends: true},
 		{name: "a line end before GET", sent: "\r\n" + get("/health")},
-		{name: "a line end behind GET", sent: get("/health") + "\r\n" + get("/health"), responses: 2},
-		{name: "a line end behind POST", sent: sized("/v3/kv/range") + "\r\n" + get("/health"), responses: 2},
-		{name: "two line ends behind POST", sent: sized("/v3/kv/range") + "\r\n\r\n" + get("/health"), responses: 2},
-		{name: "three line ends behind POST", sent: sized("/v3/kv/range") + "\r\n\r\n\r\n" + get("/health"), responses: 2},
-		{name: "LFs behind POST", sent: sized("/v3/kv/range") + "\n\n\n\n" + get("/health"), responses: 2},
+		{name: "a line end after GET", sent: get("/health") + "\r\n" + get("/health"), responses: 2},
+		{name: "a line end after POST", sent: sized("/v3/kv/range") + "\r\n" + get("/health"), responses: 2},
+		{name: "two line ends after POST", sent: sized("/v3/kv/range") + "\r\n\r\n" + get("/health"), responses: 2},
+		{name: "three line ends after POST", sent: sized("/v3/kv/range") + "\r\n\r\n\r\n" + get("/health"), responses: 2},
+		{name: "LFs after POST", sent: sized("/v3/kv/range") + "\n\n\n\n" + get("/health"), responses: 2},
 	}
 	for _, field := range []string{
 		"X: y", "X:y", "X:", "X:   y\t ", "X: y\r\n z", "X: y\r\n\tz", "X : y", "X\t: y", "X y: z", " X: y", ": y", "X", "X y", "X@: y", "X(: y", "é: y", "X\x00: y",
@@ -352,10 +352,10 @@ func connectionExchanges() []exchange {
 	old := func(fields ...string) string { return head("GET /health HTTP/1.0", fields...) }
 	all := []exchange{
 		{name: "three requests", sent: simple + sized("/v3/kv/range") + get("/nothing"), responses: 3},
-		{name: "a refused request behind another", sent: simple + get("/%zz") + simple, responses: 3},
-		{name: "a request behind the last", sent: get("/health", "Connection: close") + simple, responses: 2},
-		{name: "a request behind HTTP/1.0", sent: old() + simple, responses: 2},
-		{name: "a request behind HTTP/1.0 that keeps the connection", sent: old("Connection: keep-alive") + simple, responses: 2},
+		{name: "a refused request after another", sent: simple + get("/%zz") + simple, responses: 3},
+		{name: "a request after the last", sent: get("/health", "Connection: close") + simple, responses: 2},
+		{name: "a request after HTTP/1.0", sent: old() + simple, responses: 2},
+		{name: "a request after HTTP/1.0 that keeps the connection", sent: old("Connection: keep-alive") + simple, responses: 2},
 		{name: "connection, two fields", sent: get("/health", "Connection: keep-alive", "Connection: close")},
 		{name: "an upgrade to h2c", sent: get("/health", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")},
 		{name: "an upgrade to the unknown", sent: get("/health", "Connection: Upgrade", "Upgrade: x")},

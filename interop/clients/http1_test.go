@@ -169,7 +169,7 @@ func dialHTTP1(t *testing.T, endpoint string, secure *tls.Config) net.Conn {
 	return got(tls.DialWithDialer(&net.Dialer{Timeout: testTimeout}, "tcp", endpoint, secure))(t)
 }
 
-// send writes bytes and, behind the last ones, the end of the connection if the exchange has it.
+// send writes bytes and, after the last ones, the end of the connection if the exchange has it.
 func (e exchange) send(conn net.Conn, text string, isLast bool) {
 	_, _ = io.WriteString(conn, text)
 	if e.ends && isLast {
@@ -177,7 +177,7 @@ func (e exchange) send(conn net.Conn, text string, isLast bool) {
 	}
 }
 
-// read describes the responses, and returns the state of the connection behind them.
+// read describes the responses, and returns the state of the connection after them.
 func (e exchange) read(conn net.Conn, out io.Writer) string {
 	reader := bufio.NewReader(conn)
 	methods := methodsOf(e.sent)
@@ -237,7 +237,7 @@ type response struct {
 	// lines are the status line and the headers, sorted. Go's client would drop some of them.
 	lines []string
 	body  string
-	// bodyErr is the error behind the body, if it is incomplete.
+	// bodyErr is the error after the body, if it is incomplete.
 	bodyErr error
 }
 

@@ -41,7 +41,7 @@ const (
 	handover = 15 * time.Second
 )
 
-// proxies are two leasing proxies and the server behind them.
+// proxies are two leasing proxies and their server.
 type proxies struct {
 	// names and kvs of etcd's proxy, the tested proxy, and the server itself.
 	names [3]string
@@ -343,7 +343,7 @@ type register struct {
 	// next acknowledged put. deletions counts those that began.
 	absent    bool
 	deletions int
-	// writing serialises writes, so that a greater revision has a greater number.
+	// writing serializes writes, so that a greater revision has a greater number.
 	writing sync.Mutex
 }
 

@@ -68,7 +68,7 @@ func TestSnapshot(t *testing.T) {
 	saved := got(os.ReadFile(path))(t)
 	contents, hash := saved[:len(saved)-sha256.Size], saved[len(saved)-sha256.Size:]
 	if want := sha256.Sum256(contents); !bytes.Equal(hash, want[:]) {
-		t.Error("the hash behind the snapshot does not match")
+		t.Error("the hash after the snapshot does not match")
 	}
 	must(t, os.WriteFile(path, contents, 0o600))
 	equal(t, "is sound", revisionsIn(t, path) >= 500, true)

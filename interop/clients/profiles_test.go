@@ -9,7 +9,22 @@ import (
 )
 
 // namedLine is a line of `pprof -top` with a function: "0.02s 1.5% 1.5% 0.02s 1.5%  runtime.futex".
-var namedLine = regexp.MustCompile(`(?m)%\s+\S*(\.|::|\[)\S*`)
+// An address that was not resolved starts with a digit.
+var namedLine = regexp.MustCompile(`(?m)^\s*\S+\s+\S+%\s+\S+%\s+\S+\s+\S+%\s+[A-Za-z_<[]`)
+
+func TestUnresolvedFunctionsHaveNoName(t *testing.T) {
+	const header = "      flat  flat%   sum%        cum   cum%\n"
+	for line, named := range map[string]bool{
+		"     0.02s  1.50%  1.50%      0.02s  1.50%  runtime.futex":              true,
+		"     0.02s 60.00% 60.00%      0.90s 90.00%  <alloc::vec::Vec<T>>::push": true,
+		"        3 60.00% 60.00%           3 60.00%  [sleeping in futex_wait]":   true,
+		"     0.02s 60.00% 60.00%      0.90s 90.00%  0x000055d0c8a1b2c3":         false,
+	} {
+		if namedLine.MatchString(header+line+"\n") != named {
+			t.Errorf("named %v: %s", !named, line)
+		}
+	}
+}
 
 // TestProfiles has `go tool pprof` read the profiles of a busy server.
 func TestProfiles(t *testing.T) {

@@ -43,7 +43,7 @@ func TestBarrier(t *testing.T) {
 	must(t, barrier.Hold())
 	passed := wait(t, late, recipe.NewBarrier(late, prefixOf(t)).Wait)
 	must(t, barrier.Release())
-	passed.over(t)
+	passed.waitUntilReturned(t)
 }
 
 // TestDoubleBarrier checks that no client enters before all have arrived, and that none leaves
@@ -62,11 +62,11 @@ func TestDoubleBarrier(t *testing.T) {
 			waiting = append(waiting, wait(t, clients[i+1], func() error { return do(barrier) }))
 		}
 		for _, waiter := range waiting {
-			waiter.still(t)
+			waiter.isBlocked(t)
 		}
 		must(t, do(barriers[0]))
 		for _, waiter := range waiting {
-			waiter.over(t)
+			waiter.waitUntilReturned(t)
 		}
 	}
 	all((*recipe.DoubleBarrier).Enter)
@@ -87,11 +87,11 @@ func TestReadWriteMutex(t *testing.T) {
 	written := wait(t, clients[2], locks[2].Lock)
 	read := wait(t, clients[3], locks[3].RLock)
 	must(t, locks[1].RUnlock())
-	written.again(t)
+	written.blocksAgain(t)
 	must(t, locks[0].RUnlock())
-	written.over(t)
-	read.still(t)
+	written.waitUntilReturned(t)
+	read.isBlocked(t)
 	must(t, locks[2].Unlock())
-	read.over(t)
+	read.waitUntilReturned(t)
 	must(t, locks[3].RUnlock())
 }

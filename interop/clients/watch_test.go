@@ -101,32 +101,32 @@ func TestWatchCompactedWhileDisconnected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, s := within(t), alone(t)
-			way := &gate{}
+			dialer := &blockableDialer{}
 			config := s.config()
-			config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(way.dial))
+			config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(dialer.dial))
 			client, other := connect(t, config), s.client(t)
 			watch := client.Watch(ctx, "k", clientv3.WithRev(1))
 			putTimes(t, other, 3)
 			revisions(t, watch, 3)
 
-			way.shut.Store(true)
+			dialer.blocked.Store(true)
 			end(s, t)
 			s.startAgain(t)
 			last := putTimes(t, other, 5)
 			got(other.Compact(ctx, last))(t)
-			way.shut.Store(false)
+			dialer.blocked.Store(false)
 			client.ActiveConnection().ResetConnectBackoff()
 			compacted(t, watch, last)
 		})
 	}
 }
 
-// gate is a dialer that can be blocked.
-type gate struct{ shut atomic.Bool }
+// blockableDialer is a dialer that can be blocked.
+type blockableDialer struct{ blocked atomic.Bool }
 
-func (g *gate) dial(ctx context.Context, addr string) (net.Conn, error) {
-	if g.shut.Load() {
-		return nil, errors.New("the gate is shut")
+func (d *blockableDialer) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if d.blocked.Load() {
+		return nil, errors.New("dialing is blocked")
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }

@@ -15,9 +15,8 @@ cluster_brief() {
 
 cluster_fetch() {
     local version
-    storage_fetch
     for version in "${cluster_versions[@]}"; do
-        [[ -x bin/old/etcd-$version ]] || fetch_module "$version"
+        etcd_fetch "$version"
     done
 }
 
@@ -35,5 +34,6 @@ fetch_module() {
 build_module() {
     rm -rf "$work/module" && mkdir -p "$work/module" &&
         (cd "$work/module" && go mod init older && go get -tool "go.etcd.io/etcd/server/v3@v$1" &&
-            go build -o "$interop/bin/old/etcd-$1" go.etcd.io/etcd/server/v3)
+            go build -o etcd go.etcd.io/etcd/server/v3) &&
+        mv "$work/module/etcd" "bin/old/etcd-$1"
 }

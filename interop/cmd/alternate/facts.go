@@ -41,18 +41,18 @@ const factsTimeout = 30 * time.Second
 const present = 0
 
 // facts reads all state from the server, with keys and history as of the given revision.
-func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
+func (s *session) facts(ctx context.Context, revision int64) (*facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	f := &facts{revision: revision, values: map[string]string{}}
 	for _, part := range []struct {
 		name   string
-		gather func(context.Context, *play) ([]string, error)
+		gather func(context.Context, *session) ([]string, error)
 	}{
 		{"keys", f.keys},
 		{"hashes", f.hashes},
 		{"history", f.history},
-		{"the past", f.past},
+		{"earlier revisions", f.earlierRevisions},
 		{"leases", leases},
 		{"users", users},
 		{"roles", roles},
@@ -61,7 +61,7 @@ func (p *play) facts(ctx context.Context, revision int64) (*facts, error) {
 		{"members", members},
 		{"versions", versions},
 	} {
-		lines, err := part.gather(ctx, p)
+		lines, err := part.gather(ctx, s)
 		if err != nil {
 			return nil, fmt.Errorf("facts: %s: %w", part.name, err)
 		}
@@ -76,9 +76,9 @@ const shown = 5
 // same returns the differences between two sets of facts as an error.
 func (f *facts) same(other *facts) error {
 	var all []error
-	for i, s := range f.sections {
-		if is := other.sections[i].lines; !s.forgotten && !slices.Equal(s.lines, is) {
-			all = append(all, fmt.Errorf("%s\n--- was\n%s--- is\n%s", s.name, missing(s.lines, is), missing(is, s.lines)))
+	for i, section := range f.sections {
+		if is := other.sections[i].lines; !section.forgotten && !slices.Equal(section.lines, is) {
+			all = append(all, fmt.Errorf("%s\n--- was\n%s--- is\n%s", section.name, missing(section.lines, is), missing(is, section.lines)))
 		}
 	}
 	return errors.Join(all...)
@@ -86,8 +86,8 @@ func (f *facts) same(other *facts) error {
 
 // forget excludes sections from the comparison, because older servers do not report them.
 func (f *facts) forget(names ...string) {
-	for i, s := range f.sections {
-		f.sections[i].forgotten = slices.Contains(names, s.name)
+	for i, section := range f.sections {
+		f.sections[i].forgotten = slices.Contains(names, section.name)
 	}
 }
 
@@ -104,8 +104,8 @@ func missing(lines, others []string) string {
 	return text + fmt.Sprintf("%d of %d lines\n", count, len(lines))
 }
 
-func (f *facts) keys(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(f.revision))
+func (f *facts) keys(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(f.revision))
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +135,14 @@ func text(kv *mvccpb.KeyValue) string {
 }
 
 // hashes returns HashKV of the revision and of some earlier ones that are not compacted.
-func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
+func (f *facts) hashes(ctx context.Context, s *session) ([]string, error) {
 	var lines []string
 	for _, back := range []int64{0, 1, 7, 40} {
 		// Only newer servers have a hash of the compacted revision itself.
 		if f.revision-back < 1 || back > 0 && f.revision-back <= f.compacted {
 			break
 		}
-		hash, err := p.client.HashKV(ctx, p.cluster.Members[0].Endpoint(), f.revision-back)
+		hash, err := s.client.HashKV(ctx, s.cluster.Members[0].Endpoint(), f.revision-back)
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			break
 		}
@@ -163,14 +163,14 @@ func (f *facts) hashes(ctx context.Context, p *play) ([]string, error) {
 const firstRevision = 1
 
 // history returns all retained events up to the revision, as a watcher receives them.
-func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
+func (f *facts) history(ctx context.Context, s *session) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lines []string
 	if f.revision == firstRevision {
 		return nil, nil
 	}
-	watch := p.client.Watch(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(max(f.compacted, 0)+1), clientv3.WithPrevKV())
+	watch := s.client.Watch(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(max(f.compacted, 0)+1), clientv3.WithPrevKV())
 	for response := range watch {
 		if err := response.Err(); err != nil {
 			return nil, err
@@ -192,14 +192,14 @@ func (f *facts) history(ctx context.Context, p *play) ([]string, error) {
 	return nil, errors.New("the watch ended before the last revision")
 }
 
-// past returns the keys at some earlier revisions.
-func (f *facts) past(ctx context.Context, p *play) ([]string, error) {
+// earlierRevisions returns the keys at some earlier revisions.
+func (f *facts) earlierRevisions(ctx context.Context, s *session) ([]string, error) {
 	var lines []string
 	for _, revision := range []int64{f.compacted, f.compacted + 10, f.revision - 20, f.revision - 1} {
 		if revision < 1 || revision < f.compacted || revision > f.revision {
 			continue
 		}
-		then, err := p.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(revision))
+		then, err := s.client.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(revision))
 		if err != nil {
 			return nil, err
 		}
@@ -210,14 +210,14 @@ func (f *facts) past(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-func leases(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.Leases(ctx)
+func leases(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.Leases(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
 	for _, lease := range all.Leases {
-		left, err := p.client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+		left, err := s.client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
 		if err != nil {
 			return nil, err
 		}
@@ -231,14 +231,14 @@ func leases(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-func users(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.UserList(ctx)
+func users(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.UserList(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
 	for _, name := range all.Users {
-		user, err := p.client.UserGet(ctx, name)
+		user, err := s.client.UserGet(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -247,14 +247,14 @@ func users(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-func roles(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.RoleList(ctx)
+func roles(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.RoleList(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var lines []string
 	for _, name := range all.Roles {
-		role, err := p.client.RoleGet(ctx, name)
+		role, err := s.client.RoleGet(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -270,8 +270,8 @@ func roles(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-func auth(ctx context.Context, p *play) ([]string, error) {
-	state, err := p.client.AuthStatus(ctx)
+func auth(ctx context.Context, s *session) ([]string, error) {
+	state, err := s.client.AuthStatus(ctx)
 	if status.Code(err) == codes.Unimplemented {
 		return nil, nil
 	}
@@ -281,8 +281,8 @@ func auth(ctx context.Context, p *play) ([]string, error) {
 	return []string{fmt.Sprintf("enabled %v revision %d", state.Enabled, state.AuthRevision)}, nil
 }
 
-func alarms(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.AlarmList(ctx)
+func alarms(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.AlarmList(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +295,8 @@ func alarms(ctx context.Context, p *play) ([]string, error) {
 }
 
 // members returns the member list without client URLs, which differ on every start.
-func members(ctx context.Context, p *play) ([]string, error) {
-	all, err := p.client.MemberList(ctx)
+func members(ctx context.Context, s *session) ([]string, error) {
+	all, err := s.client.MemberList(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -307,8 +307,8 @@ func members(ctx context.Context, p *play) ([]string, error) {
 	return lines, nil
 }
 
-func versions(ctx context.Context, p *play) ([]string, error) {
-	state, err := pb.NewMaintenanceClient(p.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+func versions(ctx context.Context, s *session) ([]string, error) {
+	state, err := pb.NewMaintenanceClient(s.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
 		return nil, err
 	}

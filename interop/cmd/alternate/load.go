@@ -35,8 +35,8 @@ func (l *load) value(writer, i int) string {
 }
 
 // killUnderLoad kills the server during writes and records the acknowledged ones.
-func (p *play) killUnderLoad(ctx context.Context) error {
-	l := &load{turn: p.turns}
+func (s *session) killUnderLoad(ctx context.Context) error {
+	l := &load{turn: s.turns}
 	var revisions [writers]int64
 	var group sync.WaitGroup
 	// A writer ends at its first error, which must not occur before the kill.
@@ -44,7 +44,7 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	acks := make(chan struct{}, acknowledged)
 	loading, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	client, member := p.client, p.cluster.Members[0]
+	client, member := s.client, s.cluster.Members[0]
 	for writer := range writers {
 		group.Go(func() {
 			for i := 0; ; i++ {
@@ -75,10 +75,10 @@ func (p *play) killUnderLoad(ctx context.Context) error {
 	for _, revision := range revisions {
 		l.revision = max(l.revision, revision)
 	}
-	p.acked = l
-	p.loaded += acknowledged
+	s.acked = l
+	s.loaded += acknowledged
 	client.Close()
-	return errors.Join(err, p.releaseCluster())
+	return errors.Join(err, s.releaseCluster())
 }
 
 // check verifies that all acknowledged puts and all earlier keys are present. One more key per

@@ -2,7 +2,7 @@
 // the other left, changes every kind of state, and ends: stopped, killed, or killed under load.
 //
 //	alternate -ours PROGRAM [-etcd bin/etcd] [-turns 9] [-seed 1]
-//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5]
+//	alternate -ours PROGRAM -from DIR [-name m1] [-before bin/old/etcd-3.5.35]
 //	alternate -both-etcd ...
 //	alternate -both-etcd -plant all
 //
@@ -66,7 +66,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := c.play
+	run := c.takeTurns
 	if *plant != "" {
 		run = func(ctx context.Context) error { return c.findPlanted(ctx, *plant) }
 	}
@@ -87,37 +87,37 @@ func (c *config) prepare(etcd, ours, before string) error {
 	return errors.Join(errs[:]...)
 }
 
-// play runs all turns and checks that each server finds the state that the previous one left.
-func (c *config) play(ctx context.Context) error {
+// takeTurns runs all turns and checks that each server finds the state that the previous one left.
+func (c *config) takeTurns(ctx context.Context) error {
 	begun := time.Now()
-	p, err := c.newPlay(c.dir)
+	s, err := c.newSession(c.dir)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	if err := p.readInitialFacts(ctx); err != nil {
+	defer s.close()
+	if err := s.readInitialFacts(ctx); err != nil {
 		return fmt.Errorf("before the first turn: %w", err)
 	}
 	for range c.turns {
-		if err := p.turn(ctx); err != nil {
-			return fmt.Errorf("turn %d, %s: %w", p.turns, p.programName(), err)
+		if err := s.turn(ctx); err != nil {
+			return fmt.Errorf("turn %d, %s: %w", s.turns, s.programName(), err)
 		}
-		p.turns++
+		s.turns++
 	}
 	// One more server checks the state after the last turn.
-	if err := p.startAndCompare(ctx); err != nil {
-		return fmt.Errorf("after the last turn, %s: %w", p.programName(), err)
+	if err := s.startAndCompare(ctx); err != nil {
+		return fmt.Errorf("after the last turn, %s: %w", s.programName(), err)
 	}
 	log.Printf("%d turns%s: nothing was lost; revision %d, %d acknowledged under load; %.0f s",
-		p.turns, p.origin(), p.known.revision, p.loaded, time.Since(begun).Seconds())
-	return p.endServer(stopped)
+		s.turns, s.origin(), s.known.revision, s.loaded, time.Since(begun).Seconds())
+	return s.endServer(stopped)
 }
 
-// newPlay prepares a directory below dir.
-func (c *config) newPlay(dir string) (*play, error) {
-	p := &play{config: c, data: filepath.Join(dir, c.name), endings: []ending{stopped, killed, killedUnderLoad}}
+// newSession prepares a directory below dir.
+func (c *config) newSession(dir string) (*session, error) {
+	s := &session{config: c, data: filepath.Join(dir, c.name), endings: []ending{stopped, killed, killedUnderLoad}}
 	if c.from == "" {
-		return p, nil
+		return s, nil
 	}
-	return p, os.CopyFS(p.data, os.DirFS(c.from))
+	return s, os.CopyFS(s.data, os.DirFS(c.from))
 }

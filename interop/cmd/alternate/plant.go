@@ -76,22 +76,22 @@ func (c *config) findOne(ctx context.Context, plant plant) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.newPlay(dir)
+	s, err := c.newSession(dir)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	p.endings = plant.after
+	defer s.close()
+	s.endings = plant.after
 	for range plant.after {
-		if err := p.turn(ctx); err != nil {
+		if err := s.turn(ctx); err != nil {
 			return err
 		}
-		p.turns++
+		s.turns++
 	}
-	if err := plant.in(filepath.Join(p.data, "member", "snap", "db")); err != nil {
+	if err := plant.in(filepath.Join(s.data, "member", "snap", "db")); err != nil {
 		return err
 	}
-	switch err := p.startAndCompare(ctx); {
+	switch err := s.startAndCompare(ctx); {
 	case err == nil:
 		return errors.New("the planted change was not detected")
 	case !strings.Contains(err.Error(), plant.finds+"\n"):

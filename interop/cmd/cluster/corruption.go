@@ -37,11 +37,11 @@ func (c *config) findsCorruption(ctx context.Context, leader, follower *cluster.
 		return "", err
 	}
 	defer g.close()
-	if err := errors.Join(g.lead(ctx, g.members[0]), g.fill(ctx, g.members[0], 100), g.checkIdle(ctx)); err != nil {
+	if err := errors.Join(g.moveLeaderTo(ctx, g.members[0]), g.fill(ctx, g.members[0], 100), g.checkIdle(ctx)); err != nil {
 		return "", err
 	}
 	victim := g.members[1]
-	if err := errors.Join(victim.Stop(), spoil(filepath.Join(victim.Dir, "member", "snap", "db")), g.launch(victim)); err != nil {
+	if err := errors.Join(victim.Stop(), flipBit(filepath.Join(victim.Dir, "member", "snap", "db")), g.launch(victim)); err != nil {
 		return "", err
 	}
 	how := ""
@@ -68,8 +68,8 @@ func (c *config) findsCorruption(ctx context.Context, leader, follower *cluster.
 	return how, err
 }
 
-// spoil flips a bit in the value of the newest revision.
-func spoil(path string) error {
+// flipBit flips a bit in the value of the newest revision.
+func flipBit(path string) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
 	if err != nil {
 		return err

@@ -37,11 +37,11 @@ var allPanicPoints = []panicPoints{
 		"commitBeforePreCommitHook", "commitAfterPreCommitHook", "beforeWriteMetaError", "raftDropHeartbeat",
 	}},
 	{leads: true, points: []string{"raftBeforeLeaderSend"}},
-	{leads: true, provoke: here(renewLease), points: []string{"beforeCheckpointInLeaseRenew"}},
-	{leads: true, provoke: here(askForLease), points: []string{"beforeLookupWhenLeaseTimeToLive"}},
-	{leads: true, provoke: elsewhere(renewLease), points: []string{"beforeServeHTTPLeaseRenew"}},
-	{leads: true, provoke: elsewhere(askForLease), points: []string{"beforeLookupWhenForwardLeaseTimeToLive"}},
-	{provoke: here(rangeStream), points: []string{"beforeRangeStreamChunk"}},
+	{leads: true, provoke: onFailingMember(renewLease), points: []string{"beforeCheckpointInLeaseRenew"}},
+	{leads: true, provoke: onFailingMember(askForLease), points: []string{"beforeLookupWhenLeaseTimeToLive"}},
+	{leads: true, provoke: onOtherMember(renewLease), points: []string{"beforeServeHTTPLeaseRenew"}},
+	{leads: true, provoke: onOtherMember(askForLease), points: []string{"beforeLookupWhenForwardLeaseTimeToLive"}},
+	{provoke: onFailingMember(rangeStream), points: []string{"beforeRangeStreamChunk"}},
 	{provoke: growFile, points: []string{"lackOfDiskSpace", "resizeFileError"}},
 	{follows: true, points: []string{"raftBeforeFollowerSend"}},
 	{provoke: compact, points: []string{
@@ -332,8 +332,8 @@ func defragment(ctx context.Context, _ *group, m *cluster.Member) error {
 	})
 }
 
-// here sends a request to the member with the failpoint, elsewhere to another one.
-func here(request func(context.Context, *clientv3.Client) error) func(context.Context, *group, *cluster.Member) error {
+// onFailingMember sends a request to the member with the failpoint.
+func onFailingMember(request func(context.Context, *clientv3.Client) error) func(context.Context, *group, *cluster.Member) error {
 	return func(ctx context.Context, _ *group, m *cluster.Member) error {
 		ctx, cancel := context.WithTimeout(ctx, faultRequestTimeout)
 		defer cancel()
@@ -341,8 +341,9 @@ func here(request func(context.Context, *clientv3.Client) error) func(context.Co
 	}
 }
 
-func elsewhere(request func(context.Context, *clientv3.Client) error) func(context.Context, *group, *cluster.Member) error {
-	send := here(request)
+// onOtherMember sends a request to a member without the failpoint.
+func onOtherMember(request func(context.Context, *clientv3.Client) error) func(context.Context, *group, *cluster.Member) error {
+	send := onFailingMember(request)
 	return func(ctx context.Context, g *group, m *cluster.Member) error { return send(ctx, g, g.others(m)[0]) }
 }
 

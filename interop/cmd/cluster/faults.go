@@ -62,8 +62,8 @@ var faults = []fault{
 			return nil
 		}, nil
 	}},
-	{"the leader stutters", func(g *group, leader, _ *cluster.Member) (func() error, error) { return stutter(leader) }},
-	{"a follower stutters", func(g *group, _, follower *cluster.Member) (func() error, error) { return stutter(follower) }},
+	{"the leader is paused repeatedly", func(g *group, leader, _ *cluster.Member) (func() error, error) { return pauseRepeatedly(leader) }},
+	{"a follower is paused repeatedly", func(g *group, _, follower *cluster.Member) (func() error, error) { return pauseRepeatedly(follower) }},
 	{"all are restarted, one by one", (*group).rolling},
 }
 
@@ -110,14 +110,14 @@ func pause(m *cluster.Member) (func() error, error) {
 }
 
 const (
-	// stops and runs are the durations for which a stuttering member is paused and runs. The pause is
-	// shorter than an election timeout.
+	// stops and runs are the durations for which pauseRepeatedly pauses a member and lets it run. The
+	// pause is shorter than an election timeout.
 	stops = 300 * time.Millisecond
 	runs  = 30 * time.Millisecond
 )
 
-// stutter pauses a member repeatedly.
-func stutter(m *cluster.Member) (func() error, error) {
+// pauseRepeatedly pauses and resumes a member in turn, until the fault ends.
+func pauseRepeatedly(m *cluster.Member) (func() error, error) {
 	stop := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {

@@ -36,8 +36,8 @@ type group struct {
 	ours    *cluster.Binary
 	// placed counts all members ever created, for the name of the next.
 	placed int
-	// grounds are the faulty disks and clocks of our members.
-	grounds map[*cluster.Member]*faulty.Faults
+	// faultyHosts are the faulty disks and clocks of our members.
+	faultyHosts map[*cluster.Member]*faulty.Faults
 	// faulty is the path of the library for them, or empty.
 	faulty string
 	// joined are the members that were added to the running cluster.
@@ -51,7 +51,7 @@ func (c *config) newGroup(programs []*cluster.Binary, flags ...string) (*group, 
 		return nil, err
 	}
 	g := &group{net: links.New(), dir: dir, keep: c.keep, flags: flags, ours: c.ours, faulty: c.faulty,
-		grounds: map[*cluster.Member]*faulty.Faults{}, joined: map[*cluster.Member]bool{}}
+		faultyHosts: map[*cluster.Member]*faulty.Faults{}, joined: map[*cluster.Member]bool{}}
 	for _, program := range programs {
 		if _, err := g.place(program); err != nil {
 			return nil, err
@@ -80,15 +80,15 @@ func (c *config) startGroup(ctx context.Context, programs []*cluster.Binary, fla
 }
 
 func (g *group) place(program *cluster.Binary) (*cluster.Member, error) {
-	return g.placeBehind(program, g.net.Add)
+	return g.placeWith(program, g.net.Add)
 }
 
 // placeDirectly creates a member without a proxy in front, so its links cannot be cut.
 func (g *group) placeDirectly(program *cluster.Binary) (*cluster.Member, error) {
-	return g.placeBehind(program, func(_, target string) (string, error) { return target, nil })
+	return g.placeWith(program, func(_, target string) (string, error) { return target, nil })
 }
 
-func (g *group) placeBehind(
+func (g *group) placeWith(
 	program *cluster.Binary, before func(name, target string) (string, error),
 ) (*cluster.Member, error) {
 	g.placed++
@@ -118,12 +118,12 @@ func (g *group) launch(m *cluster.Member, extra ...string) error {
 		"--initial-cluster-token=" + filepath.Base(g.dir),
 		"--logger=zap",
 		"--bcrypt-cost=4",
-	}, g.spelt(m), extra)
+	}, g.flagsFor(m), extra)
 	return m.Start(flags...)
 }
 
-// spelt returns the group's flags as the member's version spells them.
-func (g *group) spelt(m *cluster.Member) []string {
+// flagsFor returns the group's flags as the member's version spells them.
+func (g *group) flagsFor(m *cluster.Member) []string {
 	var flags []string
 	for _, flag := range g.flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
@@ -234,8 +234,8 @@ func (g *group) leader(ctx context.Context) (*cluster.Member, error) {
 	return leader, err
 }
 
-// lead transfers leadership to a member, and waits until all running members report it.
-func (g *group) lead(ctx context.Context, to *cluster.Member) error {
+// moveLeaderTo transfers leadership to a member, and waits until all running members report it.
+func (g *group) moveLeaderTo(ctx context.Context, to *cluster.Member) error {
 	return cluster.Until(ctx, to.Name+" to lead", func(ctx context.Context) error {
 		from, err := g.leader(ctx)
 		if err != nil {
@@ -246,12 +246,12 @@ func (g *group) lead(ctx context.Context, to *cluster.Member) error {
 				return err
 			}
 		}
-		return g.led(ctx, to)
+		return g.checkLeader(ctx, to)
 	})
 }
 
-// led returns an error unless all running members report this leader.
-func (g *group) led(ctx context.Context, by *cluster.Member) error {
+// checkLeader returns an error unless all running members report this leader.
+func (g *group) checkLeader(ctx context.Context, by *cluster.Member) error {
 	for _, m := range g.running() {
 		s, err := status(ctx, m)
 		if err != nil {

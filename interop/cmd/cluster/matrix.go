@@ -74,7 +74,7 @@ func (c *config) eachMemberLeads(ctx context.Context, programs []*cluster.Binary
 // eachMemberLeads lets each member lead once while all write and read, and then discards the group.
 func (g *group) eachMemberLeads(ctx context.Context) error {
 	for _, leader := range g.members {
-		if err := g.lead(ctx, leader); err != nil {
+		if err := g.moveLeaderTo(ctx, leader); err != nil {
 			return err
 		}
 		if err := g.eachMemberWrites(ctx, leader.Name); err != nil {

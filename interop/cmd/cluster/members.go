@@ -39,7 +39,7 @@ func membersComeAndGo(ctx context.Context, c *config) (string, error) {
 // newLeader replaces a leader of one program by a new member of the other.
 func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error {
 	leader := g.members[slices.IndexFunc(g.members, func(m *cluster.Member) bool { return m.Binary() == old })]
-	if err := g.lead(ctx, leader); err != nil {
+	if err := g.moveLeaderTo(ctx, leader); err != nil {
 		return err
 	}
 	via := g.others(leader)[0]
@@ -65,7 +65,7 @@ func (g *group) newLeader(ctx context.Context, old, kind *cluster.Binary) error 
 	if err := g.remove(ctx, leader, joined); err != nil {
 		return fmt.Errorf("remove: %w", err)
 	}
-	if err := g.lead(ctx, joined); err != nil {
+	if err := g.moveLeaderTo(ctx, joined); err != nil {
 		return err
 	}
 	logStep("%s (%s) has joined, %s has left", joined.Name, kind.Name(), leader.Name)

@@ -24,7 +24,7 @@ func services(ctx context.Context, c *config) (string, error) {
 	}
 	defer g.close()
 	for _, leader := range g.members[:2] {
-		if err := g.lead(ctx, leader); err != nil {
+		if err := g.moveLeaderTo(ctx, leader); err != nil {
 			return "", err
 		}
 		for _, service := range []struct {
@@ -250,7 +250,7 @@ func (g *group) watches(ctx context.Context, leader *cluster.Member) error {
 				return err
 			}
 		}
-		if err := g.lead(ctx, next); err != nil {
+		if err := g.moveLeaderTo(ctx, next); err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,7 @@ func (c *config) caughtUp(
 	}
 	defer g.close()
 	behind := g.members[1]
-	if err := g.lead(ctx, g.members[0]); err != nil {
+	if err := g.moveLeaderTo(ctx, g.members[0]); err != nil {
 		return 0, err
 	}
 	took, err := g.fallsBehind(ctx, behind, away)

@@ -37,7 +37,7 @@ type effort struct {
 
 var cases = []struct {
 	name    string
-	measure func(context.Context, *three, effort) ([]figure, error)
+	measure func(context.Context, *threeMembers, effort) ([]figure, error)
 	flags   []string
 }{
 	{"put-64", putBy(64), nil},
@@ -98,7 +98,7 @@ func run(ctx context.Context, etcd, bowline, dir, only string, e effort) error {
 // measure runs a case on a new cluster.
 func measure(
 	ctx context.Context, program *cluster.Binary, dir string, flags []string, e effort,
-	measure func(context.Context, *three, effort) ([]figure, error),
+	measure func(context.Context, *threeMembers, effort) ([]figure, error),
 ) ([]figure, error) {
 	t, err := start(ctx, program, dir, flags)
 	if err != nil {

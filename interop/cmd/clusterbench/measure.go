@@ -35,8 +35,8 @@ const (
 )
 
 // putBy runs this many clients, spread evenly over all members, in a closed loop of puts.
-func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) {
-	return func(ctx context.Context, t *three, e effort) ([]figure, error) {
+func putBy(clients int) func(context.Context, *threeMembers, effort) ([]figure, error) {
+	return func(ctx context.Context, t *threeMembers, e effort) ([]figure, error) {
 		kvClients, closeAll, err := t.connections()
 		if err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func putBy(clients int) func(context.Context, *three, effort) ([]figure, error) 
 }
 
 // connections opens connectionsEach connections to every member.
-func (t *three) connections() ([]pb.KVClient, func(), error) {
+func (t *threeMembers) connections() ([]pb.KVClient, func(), error) {
 	var clients []pb.KVClient
 	var open []*grpc.ClientConn
 	closeAll := func() {
@@ -123,7 +123,7 @@ func putAll(ctx context.Context, kv pb.KVClient, client int, measuring, done *at
 
 // failover kills the leader while a client of each follower puts, and measures the time until the
 // first response.
-func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
+func failover(ctx context.Context, t *threeMembers, _ effort) ([]figure, error) {
 	leader, _, err := t.leader(ctx)
 	if err != nil {
 		return nil, err
@@ -170,20 +170,20 @@ func failover(ctx context.Context, t *three, _ effort) ([]figure, error) {
 }
 
 // catchUpLog measures how long a follower takes to catch up from the log.
-func catchUpLog(ctx context.Context, t *three, e effort) ([]figure, error) {
+func catchUpLog(ctx context.Context, t *threeMembers, e effort) ([]figure, error) {
 	took, err := t.catchUp(ctx, e.entries, valueBytes)
 	return []figure{milliseconds(fmt.Sprintf("catch up with %d puts, by the log", e.entries), took)}, err
 }
 
 // catchUpSnapshot measures how long a follower takes to catch up with a snapshot.
-func catchUpSnapshot(ctx context.Context, t *three, e effort) ([]figure, error) {
+func catchUpSnapshot(ctx context.Context, t *threeMembers, e effort) ([]figure, error) {
 	took, err := t.catchUp(ctx, e.megabytes*(1<<20)/largeBytes, largeBytes)
 	return []figure{milliseconds(fmt.Sprintf("catch up with %d MB, by a snapshot", e.megabytes), took)}, err
 }
 
 // catchUp stops a follower, puts, and measures the time from its restart until it has applied as
 // much as the leader.
-func (t *three) catchUp(ctx context.Context, puts, size int) (time.Duration, error) {
+func (t *threeMembers) catchUp(ctx context.Context, puts, size int) (time.Duration, error) {
 	leader, follower, err := t.leader(ctx)
 	if err != nil {
 		return 0, err

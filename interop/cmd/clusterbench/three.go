@@ -14,20 +14,20 @@ import (
 	"bowline/interop/internal/cluster"
 )
 
-// three is a cluster of three members of one program, without proxies.
-type three struct {
+// threeMembers is a cluster of three members of one program, without proxies.
+type threeMembers struct {
 	members []*cluster.Member
 	dir     string
 	flags   []string
 }
 
 // start starts all members and waits until they respond.
-func start(ctx context.Context, program *cluster.Binary, dir string, flags []string) (*three, error) {
+func start(ctx context.Context, program *cluster.Binary, dir string, flags []string) (*threeMembers, error) {
 	dir, err := os.MkdirTemp(dir, "clusterbench")
 	if err != nil {
 		return nil, err
 	}
-	t := &three{dir: dir}
+	t := &threeMembers{dir: dir}
 	var initial []string
 	for i := range 3 {
 		m, err := cluster.Place(program, dir, fmt.Sprintf("m%d", i+1), func(_, target string) (string, error) { return target, nil })
@@ -53,7 +53,7 @@ func start(ctx context.Context, program *cluster.Binary, dir string, flags []str
 	return t, nil
 }
 
-func (t *three) close() {
+func (t *threeMembers) close() {
 	for _, m := range t.members {
 		m.Kill()
 	}
@@ -61,7 +61,7 @@ func (t *three) close() {
 }
 
 // leader returns the leader as the first member reports it, and a follower.
-func (t *three) leader(ctx context.Context) (leader, follower *cluster.Member, err error) {
+func (t *threeMembers) leader(ctx context.Context) (leader, follower *cluster.Member, err error) {
 	err = cluster.Until(ctx, "a leader", func(ctx context.Context) error {
 		for i, m := range t.members {
 			s, err := status(ctx, m)
@@ -86,7 +86,7 @@ func status(ctx context.Context, m *cluster.Member) (*clientv3.StatusResponse, e
 }
 
 // cpuTime returns the CPU time of all members so far.
-func (t *three) cpuTime() (time.Duration, error) {
+func (t *threeMembers) cpuTime() (time.Duration, error) {
 	var total time.Duration
 	for _, m := range t.members {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.Process()))

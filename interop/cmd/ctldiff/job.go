@@ -56,8 +56,8 @@ func (s *side) background(name string, words []string) error {
 	return nil
 }
 
-// attend executes a statement about a command in the background.
-func (s *side) attend(statement script.Statement, words []string) answer {
+// backgroundStatement executes a statement about a command in the background.
+func (s *side) backgroundStatement(statement script.Statement, words []string) answer {
 	j := s.jobs[statement.Name]
 	if j == nil {
 		return answer{failed: fmt.Errorf("no background command is called %q", statement.Name)}
@@ -79,7 +79,7 @@ func (s *side) attend(statement script.Statement, words []string) answer {
 	}
 }
 
-// await waits for a text in the output, behind the text of the previous await.
+// await waits for a text in the output, after the text of the previous await.
 func (j *job) await(text string) error {
 	deadline := time.Now().Add(commandTimeout)
 	for !j.has(text) {

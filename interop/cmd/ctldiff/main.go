@@ -77,15 +77,15 @@ func (c *config) prepare(etcd, ours string) error {
 func (c *config) compare(ctx context.Context, scripts []string) error {
 	begun, statements, differences := time.Now(), 0, 0
 	for _, path := range scripts {
-		played, err := c.play(ctx, path, nil)
+		compared, err := c.runScript(ctx, path, nil)
 		if err != nil {
 			return err
 		}
-		for _, difference := range played.differences {
+		for _, difference := range compared.differences {
 			fmt.Println(difference)
 		}
-		statements += played.statements
-		differences += len(played.differences)
+		statements += compared.statements
+		differences += len(compared.differences)
 	}
 	if differences > 0 {
 		return fmt.Errorf("%d of %d statements have different results", differences, statements)
@@ -94,8 +94,8 @@ func (c *config) compare(ctx context.Context, scripts []string) error {
 	return nil
 }
 
-// play runs one script on two new servers.
-func (c *config) play(ctx context.Context, path string, plant *plant) (*play, error) {
+// runScript runs one script on two new servers.
+func (c *config) runScript(ctx context.Context, path string, plant *plant) (*comparison, error) {
 	statements, err := script.Read(path)
 	if err != nil {
 		return nil, err
@@ -104,11 +104,11 @@ func (c *config) play(ctx context.Context, path string, plant *plant) (*play, er
 	if err != nil {
 		return nil, err
 	}
-	p := &play{verbose: c.verbose}
+	compared := &comparison{verbose: c.verbose}
 	for i, binary := range []*cluster.Binary{c.theirs, c.ours} {
-		p.sides[i] = newSide(binary, c.tools, filepath.Join(dir, []string{"etcd", "ours"}[i]))
-		defer p.sides[i].close()
+		compared.sides[i] = newSide(binary, c.tools, filepath.Join(dir, []string{"etcd", "ours"}[i]))
+		defer compared.sides[i].close()
 	}
-	p.sides[1].plant = plant
-	return p, p.run(ctx, statements)
+	compared.sides[1].plant = plant
+	return compared, compared.run(ctx, statements)
 }

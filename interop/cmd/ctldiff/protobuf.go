@@ -36,7 +36,7 @@ var messages = map[string]proto.Message{
 	"role list":     &pb.AuthRoleListResponse{},
 }
 
-// readable converts protobuf output to text, in which numbers can be normalised.
+// readable converts protobuf output to text, in which numbers can be normalized.
 func readable(words []string, out string) string {
 	if !slices.Contains(words, "protobuf") && !slices.Contains(words, "--write-out=protobuf") {
 		return out

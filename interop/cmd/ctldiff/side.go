@@ -36,7 +36,7 @@ type side struct {
 	normal  *normal.Normal
 	names   map[string]string
 	jobs    map[string]*job
-	// plant falsifies a result before it is normalised.
+	// plant falsifies a result before it is normalized.
 	plant *plant
 }
 
@@ -67,7 +67,7 @@ func (s *side) finish() answer {
 	return answer{failed: s.cluster.Stop()}
 }
 
-// do executes a statement and returns its normalised result.
+// do executes a statement and returns its normalized result.
 func (s *side) do(ctx context.Context, statement script.Statement) answer {
 	words := make([]string, len(statement.Words))
 	for i, word := range statement.Words {
@@ -81,7 +81,7 @@ func (s *side) do(ctx context.Context, statement script.Statement) answer {
 	case script.Background:
 		return answer{failed: s.background(statement.Name, words)}
 	case script.Await, script.Tell, script.End, script.Join:
-		return s.attend(statement, words)
+		return s.backgroundStatement(statement, words)
 	case script.Until:
 		return answer{failed: s.until(ctx, words, statement.Text)}
 	default:
@@ -119,7 +119,7 @@ func (s *side) expand(text string) string {
 
 func (s *side) normalAnswer(statement script.Statement, result answer) answer {
 	result.out = readable(statement.Words, result.out)
-	s.plant.falsify(statement, &result)
+	s.plant.apply(statement, &result)
 	result.out = s.normal.Text(statement.Words, result.out)
 	result.err = s.normal.Text(statement.Words, result.err)
 	if statement.Unordered {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coreos/go-semver/semver"
 	"go.etcd.io/etcd/api/v3/authpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -60,14 +61,15 @@ func TestPasswordsOfOldUsersAreNotCompared(t *testing.T) {
 	}
 }
 
-func TestClientURLsMayBeMissingIn35(t *testing.T) {
-	for n, want := range map[int64]int{4: 1, 5: 0, 6: 1} {
+func TestClientURLsMayBeMissingInEarly35(t *testing.T) {
+	for version, want := range map[string]int{"3.4.0": 1, "3.5.0": 1, "3.5.1": 0, "3.5.19": 0, "3.5.20": 1, "3.6.0": 1} {
 		one := record{"members", "1", []byte(`{"id":1,"name":"m","clientURLs":["http://a"]}`)}
 		other := record{"members", "1", []byte(`{"id":1,"name":"m"}`)}
-		normal(minor(n), &one)
-		normal(minor(n), &other)
+		writer := semver.New(version)
+		normal(*writer, &one)
+		normal(*writer, &other)
 		if got := compare(&strings.Builder{}, []record{one}, []record{other}); got != want {
-			t.Errorf("3.%d: %d differences", n, got)
+			t.Errorf("%s: %d differences", version, got)
 		}
 	}
 }

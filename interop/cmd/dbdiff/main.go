@@ -1,9 +1,9 @@
 // Dbdiff compares the database that an etcd member wrote with the one that results from applying
 // its log, record by record, and prints the differences.
 //
-//	dbdiff [-version 3.5] THEIRS OURS
+//	dbdiff [-version 3.5.1] THEIRS OURS
 //
-// The version is that of the etcd; may.go lists the differences that older versions may have.
+// The version is that of the etcd; expected_differences.go lists the differences of older versions.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"log"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/coreos/go-semver/semver"
 	bolt "go.etcd.io/bbolt"
@@ -36,12 +37,15 @@ type record struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("dbdiff: ")
-	version := flag.String("version", "3.7", "minor version of the etcd that wrote THEIRS")
+	version := flag.String("version", "3.7", "version of the etcd that wrote THEIRS, with or without its patch")
 	flag.Parse()
 	if flag.NArg() != 2 {
-		log.Fatal("usage: dbdiff [-version 3.5] THEIRS OURS")
+		log.Fatal("usage: dbdiff [-version 3.5.1] THEIRS OURS")
 	}
-	writer, err := semver.NewVersion(*version + ".0")
+	if strings.Count(*version, ".") == 1 {
+		*version += ".0"
+	}
+	writer, err := semver.NewVersion(*version)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +63,7 @@ func main() {
 	log.Printf("%d records, all the same", len(theirs))
 }
 
-// read returns all records of a file. It omits or normalises records that may differ.
+// read returns all records of a file. It omits or normalizes records that may differ.
 func read(path string, version semver.Version) ([]record, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {

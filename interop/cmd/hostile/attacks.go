@@ -76,6 +76,9 @@ const (
 	unreadGrace = 5 * time.Second
 	// waitingMax bounds the requests that wait until their client reads, in megabytes: 256 MiB.
 	waitingMax = 268
+	// unreadWritesMax bounds the replies of writes in progress in unreadWrites, in megabytes: 256 keys
+	// of 128 KiB, and four whole replies.
+	unreadWritesMax = 34 + 4*9
 	// unreadSlack is for everything else that connections and their responses need.
 	unreadSlack = 100
 )
@@ -118,6 +121,8 @@ var attacks = []attack{
 	{name: "waiting-requests", keys: 64, keyBytes: 128 * kilobyte, full: volume{4, 400, 200 * megabyte}, brief: volume{4, 400, 200 * megabyte}, growthMax: 4*67 + waitingMax + unreadSlack, lasts: 4 * time.Second, run: waitingRequests},
 	{name: "unread-answers", keys: 400, keyBytes: 128 * kilobyte, full: volume{60, 400, 0}, brief: volume{40, 400, 0}, growthMax: unreadGrowth(53), lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadAnswers},
 	{name: "unread-lease-keys", keys: 400, keyBytes: 32 * kilobyte, leased: true, full: volume{100, 400, 0}, brief: volume{100, 400, 0}, growthMax: unreadGrowth(53), lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadLeaseKeys},
+	{name: "unread-streams", keys: 64, keyBytes: 128 * kilobyte, full: volume{60, 400, 0}, brief: volume{60, 400, 0}, growthMax: unreadGrowth(2), lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadStreams},
+	{name: "unread-writes", keys: 64, keyBytes: 128 * kilobyte, full: volume{40, 400, 0}, brief: volume{40, 400, 0}, growthMax: unreadGrowth(9) + unreadWritesMax, lasts: unreadGrace + 3*time.Second, cutMin: 8, run: unreadWrites},
 	{name: "one-byte-window", keys: 64, keyBytes: 128 * kilobyte, full: volume{8, 8000, 0}, brief: volume{4, 4000, 0}, growthMax: 300, run: oneByteWindow},
 	{name: "unread-pages", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 96, run: unreadPages},
 	{name: "deaf-watcher", full: volume{100, 1000, 0}, brief: volume{50, 500, 0}, growthMax: 128, run: deafWatcher},

@@ -24,7 +24,7 @@ type certificates struct {
 	pool              *x509.CertPool
 }
 
-func makeCertificates(folder string) (*certificates, error) {
+func makeCertificates(dir string) (*certificates, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func makeCertificates(folder string) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &certificates{certFile: filepath.Join(folder, "server.crt"), keyFile: filepath.Join(folder, "server.key")}
+	made := &certificates{certFile: filepath.Join(dir, "server.crt"), keyFile: filepath.Join(dir, "server.key")}
 	err = errors.Join(writePEM(made.certFile, "CERTIFICATE", der), writePEM(made.keyFile, "PRIVATE KEY", secret))
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func continuation(ctx context.Context, t *target, v volume, tally *tally) error 
 
 // headerBomb sends headers that are short when compressed and long when decoded, or just long.
 func headerBomb(ctx context.Context, t *target, v volume, tally *tally) error {
-	kinds := []func(*session) []byte{referred, many, long}
+	kinds := []func(*session) []byte{hpackBomb, manyFields, longField}
 	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, n int) error {
 		s, err := t.session(ctx, tally)
 		if err != nil {
@@ -124,9 +124,9 @@ func answeredShortly(s *session) error {
 	}
 }
 
-// referred puts a field of 4,000 bytes into the HPACK table and refers to it 10,000 times, with one
-// byte each: 40 MB in 14 kB.
-func referred(s *session) []byte {
+// hpackBomb puts a field of 4,000 bytes into the HPACK table and refers to it 10,000 times, with
+// one byte each: 40 MB in 14 kB.
+func hpackBomb(s *session) []byte {
 	value := make([]byte, 4000)
 	for n := range value {
 		value[n] = 'a'
@@ -139,8 +139,8 @@ func referred(s *session) []byte {
 	return block
 }
 
-// many returns 20,000 fields.
-func many(s *session) []byte {
+// manyFields returns 20,000 fields.
+func manyFields(s *session) []byte {
 	fields := grpcFields("/etcdserverpb.KV/Range")
 	for range 20_000 {
 		fields = append(fields, hpack.HeaderField{Name: "x-one-of-many", Value: "value", Sensitive: true})
@@ -148,7 +148,7 @@ func many(s *session) []byte {
 	return s.encode(fields)
 }
 
-// long returns a field of 1 MB.
-func long(s *session) []byte {
+// longField returns a field of 1 MB.
+func longField(s *session) []byte {
 	return s.encode(grpcFields("/etcdserverpb.KV/Range", hpack.HeaderField{Name: "x-long", Value: string(make([]byte, megabyte)), Sensitive: true}))
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// well returns a story without violations.
-func well() *attackResult {
-	served := both{Staying: figures{Count: 1}, Coming: figures{Count: 1}}
-	calm := phase{seen: served, memory: 10, descriptors: 20}
-	return &attackResult{quiet: calm, attack: calm, after: calm, opened: 3, cut: 2}
+// passingResult returns a result without violations.
+func passingResult() *attackResult {
+	served := clientFigures{Persistent: figures{Count: 1}, Reconnecting: figures{Count: 1}}
+	normal := phase{seen: served, memory: 10, descriptors: 20}
+	return &attackResult{quiet: normal, attack: normal, after: normal, opened: 3, cut: 2}
 }
 
 func TestVerdict(t *testing.T) {
 	a := attack{name: "some", growthMax: 50, cutMin: 2}
-	if failures := well().verdict(a); failures != nil {
+	if failures := passingResult().verdict(a); failures != nil {
 		t.Fatal(failures)
 	}
-	for want, spoil := range map[string]func(*attackResult){
-		"got 1 errors": func(s *attackResult) { s.attack.seen.Coming.Errors = 1 },
+	for want, change := range map[string]func(*attackResult){
+		"got 1 errors": func(s *attackResult) { s.attack.seen.Reconnecting.Errors = 1 },
 		"got no responses": func(s *attackResult) {
-			s.quiet.seen.Coming, s.attack.seen.Coming, s.after.seen.Coming = figures{}, figures{}, figures{}
+			s.quiet.seen.Reconnecting, s.attack.seen.Reconnecting, s.after.seen.Reconnecting = figures{}, figures{}, figures{}
 		},
 		"memory grew": func(s *attackResult) { s.attack.memory = 61 },
 		"memory is":   func(s *attackResult) { s.after.left = 10 + memorySlack + 1 },
@@ -32,9 +32,9 @@ func TestVerdict(t *testing.T) {
 		"no attack":   func(s *attackResult) { s.opened = 0 },
 		"only 1":      func(s *attackResult) { s.cut = 1 },
 	} {
-		spoiled := well()
-		spoil(spoiled)
-		failures := spoiled.verdict(a)
+		changed := passingResult()
+		change(changed)
+		failures := changed.verdict(a)
 		if len(failures) != 1 || !strings.Contains(failures[0].Error(), want) {
 			t.Errorf("%s: %v", want, failures)
 		}

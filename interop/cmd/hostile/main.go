@@ -5,9 +5,9 @@
 //	hostile -check [-bowline PROGRAM] [-only ...] [-seconds 1]
 //
 // For each attack a server starts on a new data directory; attacks.go says whether a proxy in front
-// of it is attacked and measured instead. Two well-behaved clients, in their own
-// process, alternate puts and gets throughout: one over a long-lived connection, one over a new
-// connection per request. Their latencies and errors, and the server's memory and descriptors, are
+// of it is attacked and measured instead. Two well-behaved clients, the bystanders, alternate puts
+// and gets in their own process throughout: one over a persistent connection, one that reconnects
+// for each request. Their latencies and errors, and the server's memory and descriptors, are
 // measured in three phases:
 //
 //	quiet ──────── attack ──────── after
@@ -42,12 +42,12 @@ func main() {
 	seconds := flag.Float64("seconds", 0, "duration of each phase; default 8, with -check 1 for the attack and less for the others")
 	check := flag.Bool("check", false, "attack only Bowline, with less load, and fail if it exceeds its limits")
 	share := flag.Float64("share", 1, "with -check: factor of the memory limits, to test the check itself")
-	behave := flag.String("behave", "", "run as the well-behaved clients of the server at this address (used internally)")
-	authority := flag.String("authority", "", "with -behave: the CA of the server's certificate, if it uses TLS")
+	bystanders := flag.String("bystanders", "", "run as the well-behaved clients of the server at this address (used internally)")
+	authority := flag.String("authority", "", "with -bystanders: the CA of the server's certificate, if it uses TLS")
 	flag.Parse()
 
-	if *behave != "" {
-		must(serveFigures(*behave, *authority))
+	if *bystanders != "" {
+		must(serveFigures(*bystanders, *authority))
 		return
 	}
 	must(raiseDescriptorLimit())
@@ -117,14 +117,14 @@ func (p plan) run(chosen []attack) error {
 
 // one runs one attack on one program. It keeps the files on failure.
 func (p plan) one(a attack, program program) (*attackResult, error) {
-	folder, err := os.MkdirTemp("", "hostile-")
+	dir, err := os.MkdirTemp("", "hostile-")
 	if err != nil {
 		return nil, err
 	}
-	attackResult, err := p.measureAttack(a, program, folder)
+	attackResult, err := p.measureAttack(a, program, dir)
 	if err != nil || p.check && len(attackResult.verdict(a)) > 0 {
-		fmt.Fprintf(os.Stderr, "%s on %s: the log is in %s\n", a.name, program.name, folder)
+		fmt.Fprintf(os.Stderr, "%s on %s: the log is in %s\n", a.name, program.name, dir)
 		return attackResult, err
 	}
-	return attackResult, os.RemoveAll(folder)
+	return attackResult, os.RemoveAll(dir)
 }

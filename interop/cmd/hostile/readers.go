@@ -21,6 +21,8 @@ import (
 const (
 	// streamsEach is the number of concurrent calls per attacker.
 	streamsEach = 8
+	// streamsMany is that number in attacks by the number of streams.
+	streamsMany = 40
 	// writers is the number of concurrent writers, since each waits for the disk.
 	writers = 32
 )
@@ -118,6 +120,39 @@ func unreadAnswers(ctx context.Context, t *target, v volume, tally *tally) error
 // unreadLeaseKeys does so with the keys of a lease.
 func unreadLeaseKeys(ctx context.Context, t *target, v volume, tally *tally) error {
 	return unread(ctx, t, v, tally, longLeaseKeys())
+}
+
+// unreadStreams requests a streamed range on many streams of each connection, and takes none of it.
+func unreadStreams(ctx context.Context, t *target, v volume, tally *tally) error {
+	return unreadOnStreams(ctx, t, v, tally, longCall{"/etcdserverpb.KV/RangeStream", everything()})
+}
+
+// unreadWrites does so with writes that return all keys.
+func unreadWrites(ctx context.Context, t *target, v volume, tally *tally) error {
+	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("written")}}}
+	read := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: everythingRange()}}
+	ask := marshal(&pb.TxnRequest{Success: []*pb.RequestOp{put, read}})
+	return unreadOnStreams(ctx, t, v, tally, longCall{"/etcdserverpb.KV/Txn", ask})
+}
+
+// unreadOnStreams makes a call on many streams of each connection, with a flow-control window of
+// zero.
+func unreadOnStreams(ctx context.Context, t *target, v volume, tally *tally, call longCall) error {
+	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
+		s, err := t.session(ctx, tally, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		if err != nil {
+			return err
+		}
+		defer s.conn.Close()
+		for range streamsMany {
+			s.framer.WriteData(s.call(call.path, false), true, call.ask)
+			tally.did.Add(1)
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+		return held(ctx, s.conn)
+	})
 }
 
 // unreadFromProxy makes every call that a proxy answers with a long response.

@@ -16,7 +16,7 @@ import (
 
 // phase has the measurements of one phase.
 type phase struct {
-	seen both
+	seen clientFigures
 	// memory is the maximum in megabytes, and left the value at the end.
 	memory, left float64
 	descriptors  int
@@ -49,37 +49,37 @@ func (t *tally) connected() {
 }
 
 // measureAttack runs an attack and measures it.
-func (p plan) measureAttack(a attack, program program, folder string) (result *attackResult, err error) {
-	t, err := start(program, a.on, folder, a.tls, p.flags()...)
+func (p plan) measureAttack(a attack, program program, dir string) (result *attackResult, err error) {
+	t, err := start(program, a.on, dir, a.tls, p.flags()...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
-	behaving, err := startBehaving(t)
+	bystanders, err := startBystanders(t)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, behaving.end()) }()
+	defer func() { err = errors.Join(err, bystanders.end()) }()
 	// Not through a proxy, which would keep some of it in memory.
 	if err := cmp.Or(t.member, t).fill(a); err != nil {
 		return nil, err
 	}
-	if _, err := behaving.take(); err != nil {
+	if _, err := bystanders.take(); err != nil {
 		return nil, err
 	}
 
 	result = &attackResult{}
-	if result.quiet, err = t.measure(behaving, p.wait); err != nil {
+	if result.quiet, err = t.measure(bystanders, p.wait); err != nil {
 		return nil, err
 	}
 	tally := newTally()
-	result.attack, err = t.measure(behaving, func() error { return p.underAttack(a, t, tally) })
+	result.attack, err = t.measure(bystanders, func() error { return p.underAttack(a, t, tally) })
 	if err != nil {
 		return nil, err
 	}
 	result.opened, result.cut, result.did = tally.opened.Load(), tally.cut.Load(), tally.did.Load()
 	result.returned = t.untilReturned(result.quiet)
-	if result.after, err = t.measure(behaving, p.wait); err != nil {
+	if result.after, err = t.measure(bystanders, p.wait); err != nil {
 		return nil, err
 	}
 	result.died, result.panicked = t.died(), t.panicked()
@@ -143,8 +143,8 @@ func (t *tally) waitForCuts(ctx context.Context, least int64) {
 	}
 }
 
-// measure samples memory during a phase and takes the figures of the well-behaved clients.
-func (t *target) measure(behaving *behaving, during func() error) (phase, error) {
+// measure samples memory during a phase and takes the figures of the bystanders.
+func (t *target) measure(bystanders *bystanderProcess, during func() error) (phase, error) {
 	var most float64
 	done := make(chan struct{})
 	var sampler sync.WaitGroup
@@ -165,7 +165,7 @@ func (t *target) measure(behaving *behaving, during func() error) (phase, error)
 	if err != nil {
 		return phase{}, err
 	}
-	seen, err := behaving.take()
+	seen, err := bystanders.take()
 	return phase{seen: seen, memory: most, left: left, descriptors: descriptors}, err
 }
 
@@ -217,13 +217,13 @@ const tableHead = "| attack | server | MB quiet, attack, after | p99 persistent,
 	"| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
 
 func (s *attackResult) row(attack, program string) string {
-	milliseconds := func(of func(both) figures) string {
+	milliseconds := func(of func(clientFigures) figures) string {
 		shown := func(p phase) string { return stats.Digits(of(p.seen).P99.Seconds() * 1e3) }
 		return fmt.Sprintf("%s, %s, %s", shown(s.quiet), shown(s.attack), shown(s.after))
 	}
 	row := fmt.Sprintf("| %s | %s | %.0f, %.0f, %.0f | %s | %s | %d | %.1f s | %d connections, %d cut, %d done |",
 		attack, program, s.quiet.memory, s.attack.memory, s.after.left,
-		milliseconds(func(b both) figures { return b.Staying }), milliseconds(func(b both) figures { return b.Coming }),
+		milliseconds(func(c clientFigures) figures { return c.Persistent }), milliseconds(func(c clientFigures) figures { return c.Reconnecting }),
 		s.errors(), s.returned.Seconds(), s.opened, s.cut, s.did)
 	switch {
 	case s.died:
@@ -235,7 +235,7 @@ func (s *attackResult) row(attack, program string) string {
 }
 
 // served returns the number of responses that a client got.
-func (s *attackResult) served(of func(both) figures) int {
+func (s *attackResult) served(of func(clientFigures) figures) int {
 	return of(s.quiet.seen).Count + of(s.attack.seen).Count + of(s.after.seen).Count
 }
 
@@ -253,7 +253,7 @@ func (s *attackResult) verdict(a attack) (failures []error) {
 	}
 	// On a busy machine a phase may be shorter than a request; a request above requestMax counts as
 	// an error.
-	if s.served(func(b both) figures { return b.Staying }) == 0 || s.served(func(b both) figures { return b.Coming }) == 0 {
+	if s.served(func(c clientFigures) figures { return c.Persistent }) == 0 || s.served(func(c clientFigures) figures { return c.Reconnecting }) == 0 {
 		fail("well-behaved clients got no responses")
 	}
 	if grown := s.attack.memory - s.quiet.memory; grown > a.growthMax {

@@ -27,7 +27,7 @@ type target struct {
 	process      *exec.Cmd
 	log          string
 	exited       chan struct{}
-	// member is the server behind a proxy.
+	// member is the server of a proxy, or nil.
 	member *target
 }
 
@@ -38,45 +38,45 @@ const (
 
 // start runs a program in a role, with new files below a directory, and waits until it accepts
 // connections. The flags are for the member.
-func start(program program, on role, folder string, tls bool, flags ...string) (*target, error) {
-	t, err := startMember(program, folder, tls, flags...)
+func start(program program, on role, dir string, tls bool, flags ...string) (*target, error) {
+	t, err := startMember(program, dir, tls, flags...)
 	if err != nil || on == member {
 		return t, err
 	}
-	return startProxy(program, folder, t)
+	return startProxy(program, dir, t)
 }
 
 // startProxy runs a grpc-proxy in front of a member without TLS.
-func startProxy(program program, folder string, behind *target) (*target, error) {
+func startProxy(program program, dir string, member *target) (*target, error) {
 	address, err := ports.Free()
 	if err != nil {
-		return nil, errors.Join(err, behind.stop())
+		return nil, errors.Join(err, member.stop())
 	}
-	t := &target{address: address, log: filepath.Join(folder, "proxy.log"), exited: make(chan struct{}), member: behind}
+	t := &target{address: address, log: filepath.Join(dir, "proxy.log"), exited: make(chan struct{}), member: member}
 	args := []string{
 		"grpc-proxy", "start",
-		"--endpoints=" + behind.address,
+		"--endpoints=" + member.address,
 		"--listen-addr=" + address,
 		"--advertise-client-url=" + address,
-		"--data-dir=" + filepath.Join(folder, "proxy"),
+		"--data-dir=" + filepath.Join(dir, "proxy"),
 	}
 	if err := t.launch(program.path, args); err != nil {
-		return nil, errors.Join(err, behind.stop())
+		return nil, errors.Join(err, member.stop())
 	}
 	return t, t.untilReady()
 }
 
 // startMember runs a program as the only member of a cluster.
-func startMember(program program, folder string, tls bool, flags ...string) (*target, error) {
+func startMember(program program, dir string, tls bool, flags ...string) (*target, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
 	if err := errors.Join(err, peerErr); err != nil {
 		return nil, err
 	}
-	t := &target{address: client, log: filepath.Join(folder, "log"), exited: make(chan struct{})}
+	t := &target{address: client, log: filepath.Join(dir, "log"), exited: make(chan struct{})}
 	scheme := "http"
 	if tls {
-		if t.certificates, err = makeCertificates(folder); err != nil {
+		if t.certificates, err = makeCertificates(dir); err != nil {
 			return nil, err
 		}
 		scheme = "https"
@@ -84,7 +84,7 @@ func startMember(program program, folder string, tls bool, flags ...string) (*ta
 	}
 	args := append([]string{
 		"--name=m1",
-		"--data-dir=" + filepath.Join(folder, "data"),
+		"--data-dir=" + filepath.Join(dir, "data"),
 		"--listen-client-urls=" + scheme + "://" + client,
 		"--advertise-client-urls=" + scheme + "://" + client,
 		"--listen-peer-urls=http://" + peer,
@@ -118,7 +118,7 @@ func (t *target) launch(path string, args []string) error {
 	return nil
 }
 
-// untilReady waits for the port. The well-behaved clients wait for the first response.
+// untilReady waits for the port. The bystanders wait for the first response.
 func (t *target) untilReady() error {
 	for begun := time.Now(); time.Since(begun) < serverTimeout; time.Sleep(20 * time.Millisecond) {
 		if t.ended() {
@@ -141,7 +141,7 @@ func (t *target) ended() bool {
 	}
 }
 
-// stop stops a server, and then the member behind it.
+// stop stops a server, and then the member of a proxy.
 func (t *target) stop() error {
 	err := t.stopAlone()
 	if t.member != nil {
@@ -165,10 +165,10 @@ func (t *target) stopAlone() error {
 	}
 }
 
-// died reports whether a server or the member behind it has exited.
+// died reports whether a server, or the member of a proxy, has exited.
 func (t *target) died() bool { return t.ended() || t.member != nil && t.member.died() }
 
-// panicked reports whether the log of a server, or of the member behind it, contains a panic.
+// panicked reports whether the log of a server, or of the member of a proxy, contains a panic.
 func (t *target) panicked() bool {
 	text, err := os.ReadFile(t.log)
 	return err != nil || bytes.Contains(text, []byte("panic")) || t.member != nil && t.member.panicked()

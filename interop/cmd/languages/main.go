@@ -206,7 +206,7 @@ func (c *config) size() int {
 
 // one runs a program and compares its transcript. It returns the number of steps.
 func (c *config) one(ctx context.Context, l language, m mode, s server) (int, error) {
-	transcript, err := c.play(ctx, l, m, s.binary, nil)
+	transcript, err := c.runProgram(ctx, l, m, s.binary, nil)
 	if err != nil {
 		return 0, err
 	}

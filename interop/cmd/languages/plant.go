@@ -140,7 +140,7 @@ func (c *config) findPlanted(ctx context.Context, name string) error {
 
 func (c *config) findOne(ctx context.Context, l language, plant *plant) error {
 	plain := modes[0]
-	transcript, err := c.play(ctx, l, plain, c.servers[0].binary, plant)
+	transcript, err := c.runProgram(ctx, l, plain, c.servers[0].binary, plant)
 	if plant.lie && plant.lies.Load() == 0 {
 		return fmt.Errorf("%s: found no place to plant %s: %w", l.name, plant.name, err)
 	}

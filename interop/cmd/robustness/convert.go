@@ -23,13 +23,13 @@ const leaseSeconds = 7200
 type object map[string]any
 
 // checkReport converts a report to a history and checks it with our checker.
-func (o options) checkReport(folder string) error {
+func (o options) checkReport(dir string) error {
 	if o.checker == "" {
 		return fmt.Errorf("-checker is required")
 	}
-	path := filepath.Join(folder, "history.jsonl")
-	if err := convert(folder, path); err != nil {
-		return fmt.Errorf("convert %s: %w", folder, err)
+	path := filepath.Join(dir, "history.jsonl")
+	if err := convert(dir, path); err != nil {
+		return fmt.Errorf("convert %s: %w", dir, err)
 	}
 	output, err := exec.Command(o.checker, path).CombinedOutput()
 	if err != nil {
@@ -40,12 +40,12 @@ func (o options) checkReport(folder string) error {
 }
 
 // convert writes the history of a report.
-func convert(folder, path string) error {
-	clients, err := report.LoadClientReports(folder)
+func convert(dir, path string) error {
+	clients, err := report.LoadClientReports(dir)
 	if err != nil {
 		return err
 	}
-	requests, err := report.LoadClusterPersistedRequests(zap.NewNop(), folder)
+	requests, err := report.LoadClusterPersistedRequests(zap.NewNop(), dir)
 	if err != nil {
 		return err
 	}

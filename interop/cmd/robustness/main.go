@@ -6,7 +6,8 @@
 //
 // SERVER and the etcd of the previous minor version have failpoints. The scenarios with random
 // faults run in turn until the time is over, then, with -regressions, those of known bugs of etcd
-// once each. The report of a failure is kept, with the members' files.
+// once each. isolation.go describes a setting that only half of the runs have. The report of a
+// failure is kept, with the members' files.
 //
 // etcd's checker gives up after five minutes. A history that it cannot decide is converted and
 // checked with ours.
@@ -89,51 +90,68 @@ func (o options) search(bench *suite.Bench) error {
 	end := time.Now().Add(o.duration)
 	for number := 0; time.Now().Before(end); number++ {
 		if name := exploratory[number%len(exploratory)]; o.only.MatchString(name) {
-			counts[o.try(bench, "TestRobustnessExploratory/"+name, number)]++
+			counts[o.try(bench, "TestRobustnessExploratory/"+name, number, isolates(number))]++
 		} else if !slices.ContainsFunc(exploratory, o.only.MatchString) {
 			break
 		}
 	}
 	for number, name := range regressions {
 		if o.regressions && o.only.MatchString(name) {
-			counts[o.try(bench, "TestRobustnessRegression/"+name, number)]++
+			counts[o.try(bench, "TestRobustnessRegression/"+name, number, true)]++
 		}
 	}
-	fmt.Printf("robustness: %d passed, %d undecided by porcupine and accepted by our checker, %d skipped, %d failed\n",
-		counts[passed], counts[accepted], counts[skipped], counts[failed])
+	fmt.Printf("robustness: %d passed, %d undecided by porcupine and accepted by our checker, %d with an isolated member that kept up, %d skipped, %d failed\n",
+		counts[passed], counts[accepted], counts[notIsolated], counts[skipped], counts[failed])
 	switch {
 	case counts[failed] > 0:
 		return fmt.Errorf("%d scenarios failed; reports are in %s", counts[failed], bench.Out)
 	case counts[passed]+counts[accepted] == 0:
 		return fmt.Errorf("no scenario ran")
+	case tooManySkipped(counts):
+		return fmt.Errorf("%d scenarios skipped, more than %.0f %%: the machine is too slow", counts[skipped], 100*skippedMax)
 	}
 	return nil
 }
 
-// The outcomes of a scenario.
 const (
-	passed   = "passed"
-	accepted = "accepted by our checker"
-	skipped  = "skipped"
-	failed   = "FAILED"
+	// skippedMax is the largest share of scenarios that may be skipped, most for too little load.
+	skippedMax = 0.20
+	// skippedFree is the number of skipped scenarios that is allowed in any case, for short runs.
+	skippedFree = 2
 )
 
-// isolating makes a member fall behind whose links a proxy swallows, as several failpoints require.
-// With the default read timeout of streams, ours keeps up: messages go by single requests instead.
-const isolating = "ETCD_RAFT_READ_TIMEOUT=1m"
+func tooManySkipped(counts map[string]int) bool {
+	total := 0
+	for _, count := range counts {
+		total += count
+	}
+	return counts[skipped] > skippedFree && float64(counts[skipped]) > skippedMax*float64(total)
+}
+
+// The outcomes of a scenario.
+const (
+	passed      = "passed"
+	accepted    = "accepted by our checker"
+	notIsolated = "not isolated"
+	skipped     = "skipped"
+	failed      = "FAILED"
+)
 
 // withLogs adds the log lines of the members to the output of a test, which is kept on failure.
 const withLogs = "EXPECT_DEBUG=true"
 
-// try runs a scenario and returns its outcome.
-func (o options) try(bench *suite.Bench, name string, number int) string {
+// try runs a scenario, with or without longReadTimeout, and returns its outcome.
+func (o options) try(bench *suite.Bench, name string, number int, isolate bool) string {
 	reports := filepath.Join(bench.Out, fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), number))
-	environment := []string{"RESULTS_DIR=" + reports, isolating, withLogs}
+	environment := []string{"RESULTS_DIR=" + reports, withLogs}
+	if isolate {
+		environment = append(environment, longReadTimeout)
+	}
 	if o.both {
 		environment = append(environment, "PERSIST_RESULTS=1")
 	}
 	result := bench.Run(suite.Test{Suite: "robustness", Name: name}, environment...)
-	outcome, why := o.judge(result, reports)
+	outcome, why := o.verdict(result, reports, isolate)
 	fmt.Printf("%-24s %6.1f s  %s %s\n", outcome, result.Took.Seconds(), longest(result), why)
 	switch outcome {
 	case failed:
@@ -175,31 +193,39 @@ var tooSlow = regexp.MustCompile(`(?m)^ *traffic\.go:\d+: (Requiring minimal .*)
 // undecided matches the error of a history for which porcupine took too long.
 var undecided = regexp.MustCompile(`^linearization: (Timeout|DeadlineExceeded)`)
 
-func (o options) judge(r *suite.Result, reports string) (outcome, why string) {
-	switch verdict := r.Outcomes[r.Test.Name]; {
-	case verdict == "skip":
+func (o options) verdict(r *suite.Result, reports string, isolate bool) (outcome, why string) {
+	switch result := r.Outcomes[r.Test.Name]; {
+	case r.Broken != "":
+		return failed, r.Broken
+	case result == "skip":
 		return skipped, ""
-	case verdict == "pass" && !o.both:
+	case result == "pass" && !o.both:
 		return passed, ""
-	case verdict == "pass":
+	case result == "pass":
 		outcome = passed
 	default:
-		complaints := complaint.FindAllSubmatch(r.Output, -1)
+		var complaints []string
+		for _, match := range complaint.FindAllSubmatch(r.Output, -1) {
+			complaints = append(complaints, string(match[1]))
+		}
 		if slow := tooSlow.FindSubmatch(r.Output); slow != nil && len(complaints) == 0 {
 			return skipped, string(slow[1])
 		}
 		if len(complaints) == 0 {
 			return failed, "no reason given"
 		}
-		why = string(complaints[0][1])
+		if !isolate && keptUp(r, complaints) {
+			return notIsolated, "the isolated member keeps up"
+		}
+		why = complaints[0]
 		if len(complaints) > 1 || !undecided.MatchString(why) {
 			return failed, why
 		}
 		outcome = accepted
 	}
-	folder, err := onlyReport(reports)
+	dir, err := onlyReport(reports)
 	if err == nil {
-		err = o.checkReport(folder)
+		err = o.checkReport(dir)
 	}
 	if err != nil {
 		return failed, fmt.Sprintf("%s; our checker: %v", why, err)

@@ -115,8 +115,58 @@ func TestJudge(t *testing.T) {
 		{"fail", timeout, failed, "linearization: Timeout; our checker: -checker is required"},
 	} {
 		r := &suite.Result{Test: suite.Test{Name: "T"}, Outcomes: map[string]string{"T": c.outcome}, Output: []byte(c.output)}
-		if outcome, why := (options{}).judge(r, dir); outcome != c.want || why != c.why {
+		if outcome, why := (options{}).verdict(r, dir, true); outcome != c.want || why != c.why {
 			t.Errorf("%+v: %s, %s", c, outcome, why)
+		}
+	}
+}
+
+func TestAMemberThatKeepsUp(t *testing.T) {
+	const (
+		near    = "    network.go:139: clusterRevision: 700, blackholedMemberRevision: 690, minEntriesToGuarantee: 200\n"
+		far     = "    network.go:139: clusterRevision: 700, blackholedMemberRevision: 400, minEntriesToGuarantee: 200\n"
+		late    = "    main_test.go:155: failed triggering failpoint, err: context deadline exceeded\n"
+		ended   = "    main_test.go:199: context canceled\n"
+		illegal = "    main_test.go:129: linearization: Failure: illegal\n"
+	)
+	for _, c := range []struct {
+		what, failpoint, output string
+		isolate                 bool
+		want                    string
+	}{
+		{"kept up", "blackholePeerNetwork", far + near + late + ended, false, notIsolated},
+		{"kept up, with a panic to follow", "raftAfterSaveSnap=panic", near + late, false, notIsolated},
+		{"kept up although isolated", "blackholePeerNetwork", near + late + ended, true, failed},
+		{"fell behind and was not triggered", "raftAfterSaveSnap=panic", near + far + late, false, failed},
+		{"another failpoint", "raftAfterSave=panic", near + late, false, failed},
+		{"a wrong history", "blackholePeerNetwork", near + late + ended + illegal, false, failed},
+		{"no measurement", "blackholePeerNetwork", late, false, failed},
+		{"another error", "blackholePeerNetwork", near + ended, false, failed},
+	} {
+		name := "TestRobustnessExploratory/EtcdHighTraffic/ClusterOfSize3"
+		r := &suite.Result{Test: suite.Test{Name: name}, Output: []byte(c.output),
+			Outcomes: map[string]string{name: "fail", name + "/" + c.failpoint: "fail"}}
+		if outcome, why := (options{}).verdict(r, "", c.isolate); outcome != c.want {
+			t.Errorf("%s: %s, %s", c.what, outcome, why)
+		}
+	}
+}
+
+func TestEachScenarioRunsIsolatedAndNot(t *testing.T) {
+	for number := range exploratory {
+		if isolates(number) == isolates(number+len(exploratory)) {
+			t.Errorf("%s", exploratory[number])
+		}
+	}
+}
+
+func TestSkippedScenariosAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		passed, skipped int
+		want            bool
+	}{{0, 2, false}, {11, 3, true}, {12, 3, false}, {80, 20, false}, {80, 21, true}} {
+		if got := tooManySkipped(map[string]int{passed: c.passed, skipped: c.skipped}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

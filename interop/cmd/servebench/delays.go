@@ -25,8 +25,8 @@ const (
 // measureDelays measures the delay of watch responses on a connection that also carries long
 // responses. An event counts from the request of its put, which has a connection of its own; a
 // progress response counts from its request.
-func measureDelays(folder string, program program, effort effort) ([]figure, error) {
-	return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
+func measureDelays(dir string, program program, effort effort) ([]figure, error) {
+	return running(dir, program, func(ctx context.Context, s *server) ([]figure, error) {
 		if err := fill(ctx, s.endpoint, longKeys); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 	"bowline/interop/internal/stats"
 )
 
-// raw is a codec that passes bytes through: requests are marshalled before the measurement, and
+// raw is a codec that passes bytes through: requests are marshaled before the measurement, and
 // only the length of a response is read. Its name is empty, so that servers see the usual content
 // type.
 type raw struct{}
@@ -186,8 +186,8 @@ type load struct {
 
 // measured turns a load into a case: throughput, latency, and CPU time of the server.
 func measured(prepare func(context.Context, *server, effort) (load, error)) func(string, program, effort) ([]figure, error) {
-	return func(folder string, program program, effort effort) ([]figure, error) {
-		return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
+	return func(dir string, program program, effort effort) ([]figure, error) {
+		return running(dir, program, func(ctx context.Context, s *server) ([]figure, error) {
 			load, err := prepare(ctx, s, effort)
 			if err != nil {
 				return nil, err

@@ -26,7 +26,7 @@ const (
 	valueBytes   = 256
 	// listed is the number of keys in a range.
 	listed = 500
-	// prepared is the number of marshalled requests that a client cycles through.
+	// prepared is the number of marshaled requests that a client cycles through.
 	prepared = 512
 	// batch is the number of puts in a transaction, below etcd's default limit of 128 operations.
 	batch = 100
@@ -192,8 +192,8 @@ const readers = 8
 
 // measureMixed lets some clients read, each over its own connection, while others write as fast as
 // possible.
-func measureMixed(folder string, program program, effort effort) ([]figure, error) {
-	return running(folder, program, func(ctx context.Context, s *server) ([]figure, error) {
+func measureMixed(dir string, program program, effort effort) ([]figure, error) {
+	return running(dir, program, func(ctx context.Context, s *server) ([]figure, error) {
 		if err := fill(ctx, s.endpoint, effort.keys); err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ var (
 // cases in the order in which they run and are printed.
 var cases = []struct {
 	name    string
-	measure func(folder string, program program, effort effort) ([]figure, error)
+	measure func(dir string, program program, effort effort) ([]figure, error)
 }{
 	{"put", measured(putLoad)},
 	{"put-alone", measured(putAloneLoad)},
@@ -130,7 +130,7 @@ func compare(etcd, bowline program, dir string, only []string, effort effort) er
 				slices.Reverse(turn)
 			}
 			for _, program := range turn {
-				figures, err := inFolder(dir, func(folder string) ([]figure, error) { return c.measure(folder, program, effort) })
+				figures, err := inTempDir(dir, func(dir string) ([]figure, error) { return c.measure(dir, program, effort) })
 				if err != nil {
 					return fmt.Errorf("%s with %s: %w", c.name, program.name, err)
 				}
@@ -144,16 +144,16 @@ func compare(etcd, bowline program, dir string, only []string, effort effort) er
 	return nil
 }
 
-// inFolder runs a function with a temporary directory. The directory is kept on failure, for the
+// inTempDir runs a function with a temporary directory. The directory is kept on failure, for the
 // server's log.
-func inFolder(dir string, use func(folder string) ([]figure, error)) ([]figure, error) {
-	folder, err := os.MkdirTemp(dir, "servebench-")
+func inTempDir(parent string, use func(dir string) ([]figure, error)) ([]figure, error) {
+	dir, err := os.MkdirTemp(parent, "servebench-")
 	if err != nil {
 		return nil, err
 	}
-	figures, err := use(folder)
+	figures, err := use(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w (see %s)", err, folder)
+		return nil, fmt.Errorf("%w (see %s)", err, dir)
 	}
-	return figures, os.RemoveAll(folder)
+	return figures, os.RemoveAll(dir)
 }

@@ -42,7 +42,7 @@ const (
 )
 
 // start runs a program with its data directory and log below a directory.
-func start(program program, folder string) (*server, error) {
+func start(program program, dir string) (*server, error) {
 	client, err := ports.Free()
 	peer, peerErr := ports.Free()
 	if err := errors.Join(err, peerErr); err != nil {
@@ -51,7 +51,7 @@ func start(program program, folder string) (*server, error) {
 	s := &server{endpoint: client, ready: make(chan time.Time, 1), exited: make(chan error, 1)}
 	s.process = exec.Command(program.path, append(connSecurity.flags(),
 		"--name=m1",
-		"--data-dir="+filepath.Join(folder, "data"),
+		"--data-dir="+filepath.Join(dir, "data"),
 		"--listen-client-urls="+connSecurity.scheme()+"://"+client,
 		"--advertise-client-urls="+connSecurity.scheme()+"://"+client,
 		"--listen-peer-urls=http://"+peer,
@@ -72,7 +72,7 @@ func start(program program, folder string) (*server, error) {
 		out.Close()
 		return nil, err
 	}
-	go s.watchLog(out, filepath.Join(folder, "log"))
+	go s.watchLog(out, filepath.Join(dir, "log"))
 	go func() { s.exited <- s.process.Wait() }()
 	return s, nil
 }
@@ -131,8 +131,8 @@ func (s *server) stop() error {
 }
 
 // running calls a function with a ready server on a new data directory.
-func running[T any](folder string, program program, use func(context.Context, *server) (T, error)) (result T, err error) {
-	s, err := start(program, folder)
+func running[T any](dir string, program program, use func(context.Context, *server) (T, error)) (result T, err error) {
+	s, err := start(program, dir)
 	if err != nil {
 		return result, err
 	}

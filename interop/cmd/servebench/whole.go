@@ -9,8 +9,8 @@ import (
 
 // measureStart starts a server on an empty directory and measures its idle memory and processor
 // time.
-func measureStart(folder string, program program, effort effort) ([]figure, error) {
-	s, figures, err := timedStart(folder, program, "empty")
+func measureStart(dir string, program program, effort effort) ([]figure, error) {
+	s, figures, err := timedStart(dir, program, "empty")
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func (s *server) idle(effort effort) ([]figure, error) {
 const settling = 25_000
 
 // measureManyKeys loads a server, measures its memory, and restarts it on its data.
-func measureManyKeys(folder string, program program, effort effort) ([]figure, error) {
-	loaded, err := running(folder, program, func(ctx context.Context, s *server) ([]figure, error) { return loadMany(ctx, s, effort) })
+func measureManyKeys(dir string, program program, effort effort) ([]figure, error) {
+	loaded, err := running(dir, program, func(ctx context.Context, s *server) ([]figure, error) { return loadMany(ctx, s, effort) })
 	if err != nil {
 		return nil, err
 	}
-	s, started, err := timedStart(folder, program, "1 million keys")
+	s, started, err := timedStart(dir, program, "1 million keys")
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func settle(ctx context.Context, s *server, effort effort) error {
 
 // timedStart measures the time until a server responds to a put and a get, and until it logs
 // readiness.
-func timedStart(folder string, program program, name string) (*server, []figure, error) {
-	s, err := start(program, folder)
+func timedStart(dir string, program program, name string) (*server, []figure, error) {
+	s, err := start(program, dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,10 +19,10 @@ import (
 // The cost does not depend on it.
 const ttl = 3600
 
-func measureLease(folder string, effort effort) {
+func measureLease(dir string, effort effort) {
 	fmt.Printf("%d leases\n\n", effort.leases)
 	ids := leaseIDs(effort.leases)
-	database := openBackend(folder)
+	database := openBackend(dir)
 	grantAll(database, ids)
 	lessor := restoreLeases(database, effort)
 	promote(lessor, ids)

@@ -63,21 +63,21 @@ func main() {
 	}
 	for _, part := range parts {
 		if slices.Contains(strings.Split(*only, ","), part.name) {
-			inFolder(*dir, func(folder string) { part.measure(folder, chosen) })
+			inTempDir(*dir, func(dir string) { part.measure(dir, chosen) })
 		}
 	}
 }
 
-// inFolder calls use with a temporary directory.
-func inFolder(dir string, use func(folder string)) {
-	folder, err := os.MkdirTemp(dir, "statebench-")
+// inTempDir calls use with a temporary directory.
+func inTempDir(parent string, use func(dir string)) {
+	dir, err := os.MkdirTemp(parent, "statebench-")
 	must(err)
-	defer os.RemoveAll(folder)
-	use(folder)
+	defer os.RemoveAll(dir)
+	use(dir)
 }
 
-func openBackend(folder string) backend.Backend {
-	return backend.NewDefaultBackend(zap.NewNop(), filepath.Join(folder, "db"))
+func openBackend(dir string) backend.Backend {
+	return backend.NewDefaultBackend(zap.NewNop(), filepath.Join(dir, "db"))
 }
 
 // openStore restores a store without leases.
@@ -86,8 +86,8 @@ func openStore(database backend.Backend) mvcc.WatchableKV {
 }
 
 // withStore calls use with the store of a directory.
-func withStore(folder string, use func(mvcc.WatchableKV)) {
-	database := openBackend(folder)
+func withStore(dir string, use func(mvcc.WatchableKV)) {
+	database := openBackend(dir)
 	store := openStore(database)
 	use(store)
 	must(store.Close())

@@ -36,10 +36,10 @@ type storeBench struct {
 	random uint64
 }
 
-func measureStore(folder string, effort effort) {
+func measureStore(dir string, effort effort) {
 	keys := effort.keys
 	fmt.Printf("%d keys of %d bytes, values of %d\n\n", keys, keyBytes, valueBytes)
-	withStore(folder, func(store mvcc.WatchableKV) {
+	withStore(dir, func(store mvcc.WatchableKV) {
 		bench := &storeBench{store: store, keys: keys, random: 1}
 		bench.putAll("put, new keys at random")
 		bench.read()
@@ -47,14 +47,14 @@ func measureStore(folder string, effort effort) {
 		bench.compareAndPut()
 		bench.rangeBesideAWriter()
 	})
-	restore(folder, keys, "one revision each")
-	withStore(folder, func(store mvcc.WatchableKV) {
+	restore(dir, keys, "one revision each")
+	withStore(dir, func(store mvcc.WatchableKV) {
 		bench := &storeBench{store: store, keys: keys, random: 1}
 		for range 4 {
 			bench.putAll("put, known keys at random")
 		}
 	})
-	restore(folder, keys, "five revisions each, and a few more")
+	restore(dir, keys, "five revisions each, and a few more")
 	fmt.Println()
 }
 
@@ -211,11 +211,11 @@ func (b *storeBench) slowestPuts() [3]time.Duration {
 }
 
 // restore opens a store as after a restart.
-func restore(folder string, keys int, what string) {
+func restore(dir string, keys int, what string) {
 	// etcd's metrics keep a reference to the store opened last. Opening an empty one releases it
 	// before the memory is measured.
-	inFolder(folder, func(empty string) { withStore(empty, func(mvcc.WatchableKV) {}) })
-	database := openBackend(folder)
+	inTempDir(dir, func(empty string) { withStore(empty, func(mvcc.WatchableKV) {}) })
+	database := openBackend(dir)
 	var store mvcc.WatchableKV
 	var took time.Duration
 	kept := bytesKept(func() {

@@ -33,12 +33,12 @@ func keysFrom(key, end string) watched { return watched{[]byte(key), []byte(end)
 
 // watchBench runs the benchmarks of watchers on one database.
 type watchBench struct {
-	folder string
+	dir    string
 	effort effort
 }
 
-func measureWatch(folder string, effort effort) {
-	bench := watchBench{folder, effort}
+func measureWatch(dir string, effort effort) {
+	bench := watchBench{dir, effort}
 	watchers := effort.watchers
 	fmt.Printf("one put of 1 KiB, %d watchers, each in its own stream\n\n", watchers)
 	fmt.Printf("%-44s %12s %26s %12s\n", "publish", "median", "fastest .. slowest", "allocations")
@@ -66,7 +66,7 @@ func measureWatch(folder string, effort effort) {
 // publish puts a key that `interested` of the watchers watch. A put returns after its event is in
 // their channels, so the whole put is timed; the run without watchers gives the base cost.
 func (b watchBench) publish(name string, watchers, interested int, what func(int) watched) {
-	withStore(b.folder, func(store mvcc.WatchableKV) {
+	withStore(b.dir, func(store mvcc.WatchableKV) {
 		streams := openStreams(store, watchers, 0, what)
 		var times durations
 		fewest := ^uint64(0)
@@ -115,7 +115,7 @@ func closeAll(streams []mvcc.WatchStream) {
 
 // read receives and encodes the published events of all streams.
 func (b watchBench) read() {
-	withStore(b.folder, func(store mvcc.WatchableKV) {
+	withStore(b.dir, func(store mvcc.WatchableKV) {
 		streams := openStreams(store, b.effort.watchers, 0, func(int) watched { return watched{key: hot} })
 		var times durations
 		for range b.effort.publishRounds {
@@ -145,7 +145,7 @@ func encode(response mvcc.WatchResponse) []byte {
 // catchUp starts watchers 1,000 revisions in the past. etcd serves 512 of them at a time and then
 // sleeps for as long as that took.
 func (b watchBench) catchUp() {
-	withStore(b.folder, func(store mvcc.WatchableKV) {
+	withStore(b.dir, func(store mvcc.WatchableKV) {
 		start := store.Rev() + 1
 		for range history {
 			store.Put(hot, published, lease.NoLease)
@@ -169,7 +169,7 @@ func awaitHistory(streams []mvcc.WatchStream) {
 }
 
 func (b watchBench) memory(name string, what func(int) watched) {
-	withStore(b.folder, func(store mvcc.WatchableKV) {
+	withStore(b.dir, func(store mvcc.WatchableKV) {
 		stream := store.NewWatchStream()
 		kept := bytesKept(func() {
 			for i := range b.effort.watchers {
@@ -184,7 +184,7 @@ func (b watchBench) memory(name string, what func(int) watched) {
 }
 
 func (b watchBench) memoryOfStreams() {
-	withStore(b.folder, func(store mvcc.WatchableKV) {
+	withStore(b.dir, func(store mvcc.WatchableKV) {
 		var streams []mvcc.WatchStream
 		kept := bytesKept(func() {
 			streams = openStreams(store, b.effort.watchers, 0, func(i int) watched { return oneKey("key%08d", i) })

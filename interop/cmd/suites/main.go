@@ -4,8 +4,9 @@
 //	suites -etcd SERVER -last-release SERVER -tests DIR [-suites common,e2e] [-only REGEX]
 //
 // DIR is the module go.etcd.io/etcd/tests/v3; bin/suites-<suite> is the compiled test of each of
-// its packages. A test that fails runs again, alone, before it counts. An unexpected failure, an
-// unexpected skip, and an expectation that is not met make the program fail.
+// its packages. A test that fails, other than as expected, runs again, alone, before it counts. An
+// unexpected failure, an unexpected skip, an expectation that is not met, and too many second runs
+// make the program fail.
 package main
 
 import (
@@ -19,6 +20,14 @@ import (
 
 	"bowline/interop/internal/netns"
 	"bowline/interop/internal/suite"
+)
+
+const (
+	// secondRunsMax is the largest share of tests that may need a second run. With more, the machine
+	// is too slow or the server unreliable, and passing the second time says little.
+	secondRunsMax = 0.10
+	// secondRunsFree is the number of second runs that is allowed in any case, for short lists.
+	secondRunsFree = 2
 )
 
 type options struct {
@@ -46,7 +55,7 @@ func parse() (options, error) {
 	var want options
 	var suites, only string
 	want.Flags()
-	flag.StringVar(&suites, "suites", "common,e2e", "suites to run")
+	flag.StringVar(&suites, "suites", strings.Join(known, ","), "suites to run")
 	flag.StringVar(&only, "only", "", "run only tests whose name matches")
 	flag.StringVar(&want.names, "names", "", "file with the tests to run: a suite and a test in each line")
 	flag.StringVar(&want.expected, "expected", "suites/expected.txt", "expected failures and skips")
@@ -69,44 +78,62 @@ func check(want options) error {
 		return err
 	}
 	defer bench.Close()
-	tests, err := want.list(bench)
+	all, err := want.listAll(bench)
 	if err != nil {
 		return err
 	}
-	results := want.run(bench, tests, expected)
+	tests, err := want.choose(all)
+	if err != nil {
+		return err
+	}
+	results, again := want.run(bench, tests, expected)
 	for _, name := range want.suites {
 		fmt.Println(suite.Summarize(name, results))
 	}
-	complaints := expected.judge(results)
+	fmt.Printf("%d of %d tests needed a second run\n", again, len(tests))
+	complaints := append(expected.missing(want.suites, all), expected.judge(results)...)
 	for _, complaint := range complaints {
 		fmt.Println(complaint)
 	}
 	if len(complaints) > 0 {
 		return fmt.Errorf("%d unexpected results; logs are in %s", len(complaints), bench.Out)
 	}
+	if tooMany(again, len(tests)) {
+		return fmt.Errorf("%d of %d tests needed a second run, more than %.0f %%; logs are in %s", again, len(tests), 100*secondRunsMax, bench.Out)
+	}
 	return nil
 }
 
-// list returns the tests to run.
-func (o options) list(bench *suite.Bench) ([]suite.Test, error) {
+// tooMany reports whether too many tests needed a second run.
+func tooMany(again, tests int) bool {
+	return again > secondRunsFree && float64(again) > secondRunsMax*float64(tests)
+}
+
+// listAll returns all tests of the suites.
+func (o options) listAll(bench *suite.Bench) ([]suite.Test, error) {
+	var tests []suite.Test
+	for _, name := range o.suites {
+		found, err := bench.List(name)
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, found...)
+	}
+	return tests, nil
+}
+
+// choose returns the tests to run.
+func (o options) choose(all []suite.Test) ([]suite.Test, error) {
 	named, err := readNames(o.names)
 	if err != nil {
 		return nil, err
 	}
-	var tests []suite.Test
-	for _, name := range o.suites {
-		all, err := bench.List(name)
-		if err != nil {
-			return nil, err
-		}
-		tests = append(tests, all...)
-	}
 	for _, want := range named {
-		if !slices.Contains(tests, want) && slices.Contains(o.suites, want.Suite) {
-			return nil, fmt.Errorf("%s: no test %s", o.names, want)
+		if !slices.Contains(all, want) {
+			return nil, fmt.Errorf("%s: no test %s in the suites %q", o.names, want, o.suites)
 		}
 	}
-	tests = slices.DeleteFunc(tests, func(t suite.Test) bool {
+	tests := slices.DeleteFunc(slices.Clone(all), func(t suite.Test) bool {
 		return !o.only.MatchString(t.Name) || o.names != "" && !slices.Contains(named, t)
 	})
 	if len(tests) == 0 {
@@ -138,8 +165,9 @@ func readNames(path string) ([]suite.Test, error) {
 	return tests, nil
 }
 
-// run runs tests, some at a time, and those that failed once more, one at a time.
-func (o options) run(bench *suite.Bench, tests []suite.Test, expected expectations) []*suite.Result {
+// run runs tests, some at a time, then again those that failed unexpectedly, one at a time. It
+// returns the results and the number of second runs.
+func (o options) run(bench *suite.Bench, tests []suite.Test, expected expectations) ([]*suite.Result, int) {
 	results := make([]*suite.Result, len(tests))
 	places := make(chan struct{}, o.parallel)
 	var all sync.WaitGroup
@@ -154,12 +182,14 @@ func (o options) run(bench *suite.Bench, tests []suite.Test, expected expectatio
 		})
 	}
 	all.Wait()
+	again := 0
 	for number, first := range results {
-		if first.Failed() {
+		if expected.retries(first) {
 			results[number] = retry(bench, first, expected.settings(first.Test))
+			again++
 		}
 	}
-	return results
+	return results, again
 }
 
 // retry runs a failed test again and returns the second result. The log of the first is kept too.

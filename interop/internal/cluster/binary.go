@@ -56,9 +56,9 @@ func (b *Binary) Flag(name, value string) []string { return b.flag(name, value) 
 // flag returns a flag as this version spells it, or nothing if it has no such flag. Newer versions
 // drop the "experimental" prefix of stable flags.
 func (b *Binary) flag(name, value string) []string {
-	for _, spelt := range []string{name, "experimental-" + name} {
-		if slices.Contains(strings.Fields(b.help), "--"+spelt) {
-			return []string{"--" + spelt + "=" + value}
+	for _, spelling := range []string{name, "experimental-" + name} {
+		if slices.Contains(strings.Fields(b.help), "--"+spelling) {
+			return []string{"--" + spelling + "=" + value}
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func Answers(request proto.Message, one, other target.Answer, renewed time.Durat
 		proto.Equal(normal(request, one.Reply), normal(request, other.Reply))
 }
 
-// normal returns a copy of a reply with all properties that may differ normalised.
+// normal returns a copy of a reply with all properties that may differ normalized.
 func normal(request, reply proto.Message) proto.Message {
 	reply = proto.Clone(reply)
 	if headed, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
@@ -105,7 +105,7 @@ func normalTimeToLive(reply *pb.LeaseTimeToLiveResponse) {
 	}
 }
 
-// normalTxn normalises the ranges in the branch that was taken.
+// normalTxn normalizes the ranges in the branch that was taken.
 func normalTxn(request *pb.TxnRequest, reply *pb.TxnResponse) {
 	ops := request.Success
 	if !reply.Succeeded {

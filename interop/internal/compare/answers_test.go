@@ -174,7 +174,7 @@ func TestEqualElementsKeptByALimitMustBeInTheRange(t *testing.T) {
 	expect(t, "a value", byValue, cut, valued, false)
 }
 
-func TestRangesInTransactionsAreNormalised(t *testing.T) {
+func TestRangesInTransactionsAreNormalized(t *testing.T) {
 	sorted := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{
 		RequestRange: &pb.RangeRequest{SortTarget: pb.RangeRequest_VERSION},
 	}}

@@ -54,7 +54,7 @@ type Net struct {
 	ends  []net.Listener
 }
 
-// pair is a proxied connection: from is the dialer, to the member behind the proxy.
+// pair is a proxied connection: from is the dialer, to the member that the proxy passes bytes to.
 type pair struct {
 	from, to string
 	ends     [2]net.Conn

@@ -1,4 +1,4 @@
-// Package normal normalises the parts of outputs that differ between any two servers, and nothing
+// Package normal normalizes the parts of outputs that differ between any two servers, and nothing
 // else:
 //
 //   - addresses and directories, replaced with their role: <client>
@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// Normal normalises the outputs of one server. It remembers the ids it has seen.
+// Normal normalizes the outputs of one server. It remembers the ids it has seen.
 type Normal struct {
 	replacements []string
 	ids          map[uint64]string
-	// known are ids that are recognised in any notation and length.
+	// known are ids that are recognized in any notation and length.
 	known map[uint64]bool
 }
 
@@ -36,7 +36,7 @@ func (n *Normal) ReplaceTexts(replacements ...string) {
 	n.replacements = append(replacements, n.replacements...)
 }
 
-// Know registers ids of this server. An id that is not registered is recognised by its length and
+// Know registers ids of this server. An id that is not registered is recognized by its length and
 // its context.
 func (n *Normal) Know(ids ...uint64) {
 	for _, id := range ids {
@@ -44,7 +44,7 @@ func (n *Normal) Know(ids ...uint64) {
 	}
 }
 
-// Text normalises the output of a command.
+// Text normalizes the output of a command.
 func (n *Normal) Text(command []string, text string) string {
 	text = strings.NewReplacer(n.replacements...).Replace(text)
 	for _, rule := range rules {

@@ -37,7 +37,7 @@ func TestMayDiffer(t *testing.T) {
 		{"endpoint status", "│ 3.7.2 │ 3.7.0 │ 20 kB", "│ 3.7.2 │ 3.5.0 │ 20 kB"},
 	} {
 		if !p.same() {
-			t.Errorf("normalised outputs differ: %+v", p)
+			t.Errorf("normalized outputs differ: %+v", p)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestASmallIDIsTheSameInHexAndDecimal(t *testing.T) {
 			if known {
 				n.Know(id)
 			} else if id == other {
-				// Too short to be recognised without being known.
+				// Too short to be recognized without being known.
 				continue
 			}
 			for format, want := range map[string]string{

@@ -5,7 +5,7 @@ import "bowline/interop/internal/workload"
 // dice draws random choices from a seeded sequence.
 type dice struct{ random *workload.Random }
 
-// newDice scrambles the seed. The sequences of neighbouring seeds would otherwise equal each other
+// newDice scrambles the seed. The sequences of neighboring seeds would otherwise equal each other
 // but for one number at the start.
 func newDice(seed uint64) *dice { return &dice{workload.Seeded(0, workload.Seeded(seed, 0).Next())} }
 

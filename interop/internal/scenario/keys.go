@@ -6,7 +6,7 @@ import (
 	"bowline/interop/internal/workload"
 )
 
-// keys are few, so that requests collide: prefixes of each other, neighbours, bytes with a meaning
+// keys are few, so that requests collide: prefixes of each other, neighbors, bytes with a meaning
 // in ranges, and enough keys of one prefix for a non-trivial sort.
 var keys = [][]byte{
 	{0}, {0, 0}, {0, 0xff}, []byte("a"), []byte("a\x00"), []byte("a\x00b"), []byte("aa"), []byte("ab"), []byte("b"), []byte("c"),

@@ -44,7 +44,7 @@ func TestASeedDeterminesTheSequence(t *testing.T) {
 	}
 }
 
-func TestNeighbouringSeedsGiveDifferentSequences(t *testing.T) {
+func TestNeighboringSeedsGiveDifferentSequences(t *testing.T) {
 	drawn := map[uint64]bool{}
 	for seed := range uint64(10) {
 		d := newDice(seed)
@@ -163,7 +163,7 @@ func TestSpareRemovesOnlyPutsOfDeletedKeys(t *testing.T) {
 		success, failure ops
 		taken            bool
 	}{
-		"behind":                {ops{deleteFrom("b"), putOf("b")}, nil, true},
+		"after":                 {ops{deleteFrom("b"), putOf("b")}, nil, true},
 		"before":                {ops{putOf("b"), deleteFrom("b")}, nil, false},
 		"a lower key":           {ops{deleteFrom("b"), putOf("a")}, nil, false},
 		"the lower of two":      {ops{deleteFrom("a"), deleteFrom("c"), putOf("b")}, nil, true},

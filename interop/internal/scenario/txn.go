@@ -162,7 +162,7 @@ func readOnly(request *pb.TxnRequest) {
 // next read fails.
 func dropCrashingPuts(request *pb.TxnRequest) { dropCrashingPutsAfter(request, nil) }
 
-// dropCrashingPutsAfter does so behind operations that may have deleted all keys from `deleted` on,
+// dropCrashingPutsAfter does so after operations that may have deleted all keys from `deleted` on,
 // nil for none. It returns the same bound for the operations after the request: which branch runs
 // is unknown.
 func dropCrashingPutsAfter(request *pb.TxnRequest, deleted []byte) []byte {

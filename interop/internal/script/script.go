@@ -10,7 +10,7 @@
 //	http POST /v3/kv/range {"key":"YQ=="}     a request to the client port, with a body
 //	http GET /health @Accept:text/plain       a request with a header
 //	background w watch a --rev=1              starts a command in the background
-//	await w "PUT"                             waits for this text behind that of the last await
+//	await w "PUT"                             waits for this text after that of the last await
 //	tell w progress                           writes a line to its standard input
 //	end w                                     interrupts it; its output is the result
 //	join w                                    waits for its exit; its output is the result

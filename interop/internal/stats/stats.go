@@ -1,4 +1,4 @@
-// Package stats summarises measurements.
+// Package stats summarizes measurements.
 package stats
 
 import (

@@ -72,8 +72,8 @@ func (o *Options) Flags() {
 // Bench is a place to run tests.
 type Bench struct {
 	Options
-	dir     string
-	folders atomic.Int64
+	dir      string
+	dirCount atomic.Int64
 	// namespaces has the network namespaces of the running tests.
 	namespaces sync.Map
 }
@@ -186,9 +186,9 @@ func (b *Bench) List(suite string) ([]Test, error) {
 
 // command returns a command that runs a compiled suite in a new directory, and that directory.
 func (b *Bench) command(suite string, arguments ...string) (*exec.Cmd, string, error) {
-	root := filepath.Join(b.dir, fmt.Sprint(b.folders.Add(1)))
-	folder, temporary := filepath.Join(root, "tests", suite), filepath.Join(root, "tmp")
-	for _, path := range []string{folder, temporary} {
+	root := filepath.Join(b.dir, fmt.Sprint(b.dirCount.Add(1)))
+	dir, temporary := filepath.Join(root, "tests", suite), filepath.Join(root, "tmp")
+	for _, path := range []string{dir, temporary} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, root, err
 		}
@@ -208,7 +208,7 @@ func (b *Bench) command(suite string, arguments ...string) (*exec.Cmd, string, e
 	if err != nil {
 		return nil, root, err
 	}
-	command.Dir = folder
+	command.Dir = dir
 	command.Env = append(os.Environ(), "TMPDIR="+temporary)
 	return command, root, nil
 }
@@ -234,8 +234,8 @@ func (t Test) pattern() string {
 }
 
 // bounded runs a command, kills everything in its namespace when it ends, or is late, and returns
-// the output. That goes through a file, since servers that a dead test leaves behind would hold a
-// pipe open.
+// the output. That goes through a file, since servers that outlive a dead test would hold a pipe
+// open.
 func (b *Bench) bounded(command *exec.Cmd, path string) ([]byte, error) {
 	file, err := os.Create(path)
 	if err != nil {

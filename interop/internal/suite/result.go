@@ -22,8 +22,11 @@ type event struct {
 	Action, Test, Output string
 }
 
-// reason matches lines of t.Error and the like, and the most telling ones of testify's.
-var reason = regexp.MustCompile(`^([a-z0-9_]+\.go:\d+: .|Error: |Messages: )`)
+// note matches a line of t.Log, t.Error, t.Skip and the like.
+var note = regexp.MustCompile(`^[a-z0-9_]+\.go:\d+:( |$)`)
+
+// label matches the parts of a failed assertion of testify that vary with neither place nor test.
+var label = regexp.MustCompile(`^(Error|Messages): `)
 
 // Result is the outcome of a test function with its subtests.
 type Result struct {
@@ -31,28 +34,44 @@ type Result struct {
 	Took time.Duration
 	// Outcomes has the last action of the test and its subtests by name: pass, fail or skip.
 	Outcomes map[string]string
-	// Reasons has the last line that a test printed itself, other than its log.
-	Reasons map[string]string
-	Output  []byte
+	// Assertions has the failed assertions of each test, one line each:
+	//
+	//	Error: Not equal: expected: 1 actual : 2 Messages: members
+	Assertions map[string][]string
+	// Notes has the lines that each test printed itself, other than the log of its servers:
+	//
+	//	a_test.go:7: no luck
+	Notes map[string][]string
+	// Broken says how the process ended, unless it ended as a test does.
+	Broken string
+	Output []byte
 	// Err is the way the process ended.
 	Err error
+	// inAssertion has the tests whose last line belongs to an assertion.
+	inAssertion map[string]bool
 }
 
 // readResult reads the events of a test whose process has ended.
 func readResult(t Test, events []byte, err error) *Result {
-	r := &Result{Test: t, Outcomes: map[string]string{}, Reasons: map[string]string{}, Err: err}
+	r := &Result{Test: t, Outcomes: map[string]string{}, Assertions: map[string][]string{}, Notes: map[string][]string{},
+		Err: err, inAssertion: map[string]bool{}}
 	for line := range bytes.Lines(events) {
 		r.take(line)
 	}
 	if r.Outcomes[t.Name] == "" {
-		r.Outcomes[t.Name] = "fail"
-		r.Output = append(r.Output, fmt.Sprintf("suites: the test did not end: %v\n", r.Err)...)
+		r.breaks("the test did not end")
 	}
 	if r.Err != nil && !r.anyFailed() && !bytes.Contains(r.Output, []byte(leaked)) {
-		r.Outcomes[t.Name] = "fail"
-		r.Output = append(r.Output, fmt.Sprintf("suites: the test passed, and its process failed: %v\n", r.Err)...)
+		r.breaks("the test passed, and its process failed")
 	}
 	return r
+}
+
+// breaks makes the test fail for the way its process ended.
+func (r *Result) breaks(how string) {
+	r.Outcomes[r.Test.Name] = "fail"
+	r.Broken = fmt.Sprintf("%s: %v", how, r.Err)
+	r.Output = append(r.Output, "suites: "+r.Broken+"\n"...)
 }
 
 func (r *Result) take(line []byte) {
@@ -68,10 +87,58 @@ func (r *Result) take(line []byte) {
 			r.Outcomes[e.Test] = e.Action
 		}
 	case "output":
-		if text := strings.TrimSpace(e.Output); reason.MatchString(text) && !strings.HasPrefix(text, "logger.go:") {
-			r.Reasons[e.Test] = text
+		r.takeOutput(e.Test, e.Output)
+	}
+}
+
+// takeOutput takes a line of a test. Behind their indentation, lines of an assertion begin with a
+// tab:
+//
+//	a_test.go:7:
+//	    	Error Trace:	a_test.go:7
+//	    	Error:      	Should be true
+//	    	Test:       	TestA/one
+//	    	Messages:   	members
+func (r *Result) takeOutput(test, line string) {
+	inside := strings.HasPrefix(strings.TrimLeft(line, " "), "\t")
+	text := strings.Join(strings.Fields(line), " ")
+	found := r.Assertions[test]
+	switch {
+	case inside && strings.HasPrefix(text, "Error Trace: "):
+		r.Assertions[test] = append(found, "")
+		r.inAssertion[test] = true
+	case inside && r.inAssertion[test]:
+		if last := len(found) - 1; label.MatchString(text) || found[last] != "" && !strings.HasPrefix(text, "Test: ") {
+			found[last] = strings.TrimSpace(found[last] + " " + text)
+		}
+	default:
+		r.inAssertion[test] = false
+		if note.MatchString(text) && !strings.HasPrefix(text, "logger.go:") {
+			r.Notes[test] = append(r.Notes[test], text)
 		}
 	}
+}
+
+// Reason returns the last failed assertion of a test, or else the last line that it printed.
+func (r *Result) Reason(name string) string {
+	lines := r.Assertions[name]
+	if len(lines) == 0 {
+		lines = r.Notes[name]
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[len(lines)-1]
+}
+
+// ExplainedBy reports whether a pattern accounts for a failed or skipped test: it matches every
+// failed assertion or, if there is none, a line that the test printed.
+func (r *Result) ExplainedBy(name string, pattern *regexp.Regexp) bool {
+	other := func(text string) bool { return !pattern.MatchString(text) }
+	if failed := r.Assertions[name]; len(failed) > 0 {
+		return !slices.ContainsFunc(failed, other)
+	}
+	return slices.ContainsFunc(r.Notes[name], pattern.MatchString)
 }
 
 func (r *Result) anyFailed() bool {

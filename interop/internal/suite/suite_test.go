@@ -1,9 +1,11 @@
 package suite
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,10 +51,62 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// assertions has two failed assertions of one test, with its log, and a skip without a message.
+const assertions = `=== RUN   TestA
+    a_test.go:5: begun
+    logger.go:146: a log line
+    a_test.go:7: 
+        \tError Trace:\t/a_test.go:7
+        \tError:      \tNot equal: 
+        \t            \texpected: 1
+        \t            \tactual  : 2
+        \tTest:       \tTestA
+        \tMessages:   \tmembers,
+        \t            \tall
+    a_test.go:8: body is:
+        Error: none
+    a_test.go:9: 
+        \tError Trace:\t/a_test.go:9
+        \t            \t\t\t\t/b_test.go:1
+        \tError:      \tShould be true
+        \tTest:       \tTestA
+    a_test.go:10: 
+`
+
+func TestAssertions(t *testing.T) {
+	var text strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(assertions, `\t`, "\t")) {
+		encoded, err := json.Marshal(map[string]string{"Action": "output", "Test": "TestA", "Output": line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(append(encoded, '\n'))
+	}
+	r := resultOf("TestA", text.String()+`{"Action":"fail","Test":"TestA"}`, nil)
+	want := []string{"Error: Not equal: expected: 1 actual : 2 Messages: members, all", "Error: Should be true"}
+	if got := r.Assertions["TestA"]; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if got, want := r.Notes["TestA"], []string{"a_test.go:5: begun", "a_test.go:7:", "a_test.go:8: body is:", "a_test.go:9:", "a_test.go:10:"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for pattern, want := range map[string]bool{"Not equal|be true": true, "be true": false, "begun": false} {
+		if got := r.ExplainedBy("TestA", regexp.MustCompile(pattern)); got != want {
+			t.Errorf("%q: %v", pattern, got)
+		}
+	}
+	r.Assertions = nil
+	for pattern, want := range map[string]bool{`^a_test\.go:10:$`: true, "begun": true, "log line": false} {
+		if got := r.ExplainedBy("TestA", regexp.MustCompile(pattern)); got != want {
+			t.Errorf("%q: %v", pattern, got)
+		}
+	}
+}
+
 func TestATestThatDoesNotEndHasFailed(t *testing.T) {
 	begun := `{"Action":"run","Test":"TestA"}` + "\npanic: test timed out\n"
 	for _, err := range []error{nil, errors.New("signal: killed")} {
-		if r := resultOf("TestA", begun, err); !r.Failed() {
+		if r := resultOf("TestA", begun, err); !r.Failed() || r.Broken == "" {
 			t.Errorf("%v: %v", err, r.Outcomes)
 		}
 	}
@@ -72,7 +126,7 @@ func TestAFailedProcessIsAFailedTest(t *testing.T) {
 }
 
 // TestRun runs a script in place of test2json: a test that passes, one that fails, and one that
-// hangs. Each leaves a process behind.
+// hangs. Each starts a process that outlives it.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

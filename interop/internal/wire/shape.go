@@ -13,9 +13,9 @@ import (
 // and whether each is zero. Two messages of one shape exercise an encoder and a decoder in the same
 // way, so keeping one of them is enough.
 //
-// A MsgHeartbeat with a zero commit may have the shape "1=8 2:N 3:N 4:n 8:0": enum values are spelt
-// out, numbers are n, N (the top bit set, as in half of all member ids) or 0, and repetitions of
-// the same shape are folded into one with a +.
+// A MsgHeartbeat with a zero commit may have the shape "1=8 2:N 3:N 4:n 8:0": enum values are
+// spelled out, numbers are n, N (the top bit set, as in half of all member ids) or 0, and
+// repetitions of the same shape are folded into one with a +.
 func Shape(kind protoreflect.MessageDescriptor, message []byte) (string, error) {
 	return shape(kind, message, math.MaxInt)
 }

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	put   = marshalled(&pb.PutRequest{Key: []byte("r/a"), Value: []byte("planted-true")})
-	get   = marshalled(&pb.RangeRequest{Key: []byte("r/a")})
+	put   = marshaled(&pb.PutRequest{Key: []byte("r/a"), Value: []byte("planted-true")})
+	get   = marshaled(&pb.RangeRequest{Key: []byte("r/a")})
 	token string
 
 	// Compressed in advance: compression takes time, in which tokens expire.
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-func marshalled(message proto.Message) []byte { return program.Got(proto.Marshal(message)) }
+func marshaled(message proto.Message) []byte { return program.Got(proto.Marshal(message)) }
 
 // headers returns the headers of a call with some changed; one that is changed to "-" is left out.
 func headers(path string, changes ...string) []hpack.HeaderField {
@@ -87,7 +87,7 @@ func step(name string, a answer) { program.Step(name, "%s", a) }
 
 func login(name, password string) string {
 	reply := &pb.AuthenticateResponse{}
-	got := call("/etcdserverpb.Auth/Authenticate", marshalled(&pb.AuthenticateRequest{Name: name, Password: password}))
+	got := call("/etcdserverpb.Auth/Authenticate", marshaled(&pb.AuthenticateRequest{Name: name, Password: password}))
 	program.Must(proto.Unmarshal(messages(got.body)[0], reply))
 	return reply.Token
 }
@@ -112,9 +112,9 @@ func unknownFields() {
 	program.Must(proto.Unmarshal(messages(got.body)[0], reply))
 	program.Step("value", "%s, version %d, revision %d", reply.Kvs[0].Value, reply.Kvs[0].Version, reply.Header.Revision)
 	// The last of several values of a field counts.
-	step("get, two keys", call("/etcdserverpb.KV/Range", slices.Concat(marshalled(&pb.RangeRequest{Key: []byte("r/b")}), get)))
+	step("get, two keys", call("/etcdserverpb.KV/Range", slices.Concat(marshaled(&pb.RangeRequest{Key: []byte("r/b")}), get)))
 	step("unknown order", call("/etcdserverpb.KV/Range", slices.Concat(get, []byte{5 << 3, 99})))
-	step("unknown compare", call("/etcdserverpb.KV/Txn", marshalled(&pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("r/a"), Target: 99, Result: 98}}})))
+	step("unknown compare", call("/etcdserverpb.KV/Txn", marshaled(&pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("r/a"), Target: 99, Result: 98}}})))
 }
 
 func unknownMethods() {
@@ -176,7 +176,7 @@ func encodings() {
 		{"cut in its header", zipped[:9]},
 		{"cut in its checksum", zipped[:len(zipped)-1]},
 		{"with another checksum", slices.Concat(zipped[:len(zipped)-8], make([]byte, 8))},
-		{"with more behind", slices.Concat(zipped, []byte("more than ten"))},
+		{"with more after it", slices.Concat(zipped, []byte("more than ten"))},
 		{"twice", slices.Concat(zipped, zipped)},
 		{"empty", gzipped(nil)},
 		{"to the last byte", longest},

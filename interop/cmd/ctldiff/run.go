@@ -28,8 +28,8 @@ func (a answer) String() string {
 	return text
 }
 
-// play is the run of a script on etcd and on our server.
-type play struct {
+// comparison is the run of a script on etcd and on our server.
+type comparison struct {
 	sides       [2]*side
 	verbose     bool
 	statements  int
@@ -38,42 +38,42 @@ type play struct {
 
 // run executes each statement on both sides. It ends early if a side cannot continue; on our side
 // that is a difference.
-func (p *play) run(ctx context.Context, statements []script.Statement) error {
+func (c *comparison) run(ctx context.Context, statements []script.Statement) error {
 	for _, statement := range statements {
-		theirs, ours := p.both(func(s *side) answer { return s.do(ctx, statement) })
-		p.statements++
-		if p.verbose {
+		theirs, ours := c.both(func(s *side) answer { return s.do(ctx, statement) })
+		c.statements++
+		if c.verbose {
 			log.Printf("%s\n%s", statement, theirs)
 		}
 		if theirs.failed != nil {
 			return fmt.Errorf("%s: etcd: %w", statement, theirs.failed)
 		}
 		if theirs != ours {
-			p.differences = append(p.differences, fmt.Sprintf("%s\n--- etcd: %s\n--- ours: %s", statement, theirs, ours))
+			c.differences = append(c.differences, fmt.Sprintf("%s\n--- etcd: %s\n--- ours: %s", statement, theirs, ours))
 		}
 		if ours.failed != nil && statement.Verb == script.Server {
 			return nil
 		}
 	}
-	return p.finish()
+	return c.finish()
 }
 
 // finish ends both sides and compares their final results.
-func (p *play) finish() error {
-	theirs, ours := p.both(func(s *side) answer { return s.finish() })
+func (c *comparison) finish() error {
+	theirs, ours := c.both(func(s *side) answer { return s.finish() })
 	if theirs.failed != nil {
 		return fmt.Errorf("at the end: etcd: %w", theirs.failed)
 	}
 	if ours.failed != nil {
-		p.differences = append(p.differences, fmt.Sprintf("at the end\n--- ours: %s", ours))
+		c.differences = append(c.differences, fmt.Sprintf("at the end\n--- ours: %s", ours))
 	}
 	return nil
 }
 
-func (p *play) both(do func(*side) answer) (theirs, ours answer) {
+func (c *comparison) both(do func(*side) answer) (theirs, ours answer) {
 	var group sync.WaitGroup
-	group.Go(func() { theirs = do(p.sides[0]) })
-	group.Go(func() { ours = do(p.sides[1]) })
+	group.Go(func() { theirs = do(c.sides[0]) })
+	group.Go(func() { ours = do(c.sides[1]) })
 	group.Wait()
 	return theirs, ours
 }

@@ -25,8 +25,8 @@ const (
 	// requestMax bounds a request; a slower one counts as an error.
 	requestMax = 5 * time.Second
 	// pauses between requests, so that these clients are no load themselves.
-	stayingPause = 2 * time.Millisecond
-	comingPause  = 10 * time.Millisecond
+	persistentPause   = 2 * time.Millisecond
+	reconnectingPause = 10 * time.Millisecond
 )
 
 // figures are the measurements of a client since the last report.
@@ -38,16 +38,17 @@ type figures struct {
 	Most     time.Duration
 }
 
-// both has the figures of both well-behaved clients.
-type both struct{ Staying, Coming figures }
+// clientFigures has the figures of the bystanders: one client with a persistent connection, and one
+// that reconnects for each request.
+type clientFigures struct{ Persistent, Reconnecting figures }
 
-func (b both) errors() int { return b.Staying.Errors + b.Coming.Errors }
+func (c clientFigures) errors() int { return c.Persistent.Errors + c.Reconnecting.Errors }
 
-func (b both) firstError() string {
-	if b.Staying.First != "" {
-		return "staying: " + b.Staying.First
+func (c clientFigures) firstError() string {
+	if c.Persistent.First != "" {
+		return "persistent: " + c.Persistent.First
 	}
-	return "coming: " + b.Coming.First
+	return "reconnecting: " + c.Reconnecting.First
 }
 
 // record collects the measurements of a client.
@@ -90,8 +91,7 @@ func summary(took []time.Duration) figures {
 	return figures{Count: len(took), P50: share(50), P99: share(99), Most: took[len(took)-1]}
 }
 
-// serveFigures is the process of the well-behaved clients: for each input line it prints their
-// figures.
+// serveFigures is the process of the bystanders: for each input line it prints their figures.
 func serveFigures(address, authority string) error {
 	creds := insecure.NewCredentials()
 	if authority != "" {
@@ -104,26 +104,26 @@ func serveFigures(address, authority string) error {
 	dial := func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig())
 	}
-	staying, err := dial()
+	persistent, err := dial()
 	if err != nil {
 		return err
 	}
-	if err := untilServed(staying); err != nil {
+	if err := untilServed(persistent); err != nil {
 		return err
 	}
-	var stays, comes record
-	go repeat(&stays, stayingPause, func(n int) error { return ask(staying, "staying", n) })
-	go repeat(&comes, comingPause, func(n int) error {
+	var persistentRecord, reconnectingRecord record
+	go repeat(&persistentRecord, persistentPause, func(n int) error { return ask(persistent, "persistent", n) })
+	go repeat(&reconnectingRecord, reconnectingPause, func(n int) error {
 		conn, err := dial()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		return ask(conn, "coming", n)
+		return ask(conn, "reconnecting", n)
 	})
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := json.NewEncoder(os.Stdout).Encode(both{stays.take(), comes.take()}); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(clientFigures{persistentRecord.take(), reconnectingRecord.take()}); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func repeat(record *record, pause time.Duration, step func(n int) error) {
 func ask(conn *grpc.ClientConn, name string, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestMax)
 	defer cancel()
-	kv, key, value := pb.NewKVClient(conn), []byte("behaves/"+name), fmt.Appendf(nil, "%s %d", name, n/2)
+	kv, key, value := pb.NewKVClient(conn), []byte("bystanders/"+name), fmt.Appendf(nil, "%s %d", name, n/2)
 	if n%2 == 0 {
 		_, err := kv.Put(ctx, &pb.PutRequest{Key: key, Value: value}, grpc.WaitForReady(true))
 		return err
@@ -169,23 +169,23 @@ func ask(conn *grpc.ClientConn, name string, n int) error {
 	return nil
 }
 
-// behaving is a handle of the process of the well-behaved clients.
-type behaving struct {
+// bystanderProcess is a handle of the process of the bystanders.
+type bystanderProcess struct {
 	process *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Reader
 }
 
-func startBehaving(t *target) (*behaving, error) {
+func startBystanders(t *target) (*bystanderProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-behave", t.address}
+	args := []string{"-bystanders", t.address}
 	if t.certificates != nil {
 		args = append(args, "-authority", t.certificates.certFile)
 	}
-	b := &behaving{process: exec.Command(self, args...)}
+	b := &bystanderProcess{process: exec.Command(self, args...)}
 	b.process.Stderr = os.Stderr
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, inErr := b.process.StdinPipe()
@@ -202,7 +202,7 @@ func startBehaving(t *target) (*behaving, error) {
 }
 
 // take requests the figures since the last call.
-func (b *behaving) take() (seen both, err error) {
+func (b *bystanderProcess) take() (seen clientFigures, err error) {
 	if _, err := io.WriteString(b.in, "\n"); err != nil {
 		return seen, err
 	}
@@ -213,7 +213,7 @@ func (b *behaving) take() (seen both, err error) {
 	return seen, json.Unmarshal(line, &seen)
 }
 
-func (b *behaving) end() error {
+func (b *bystanderProcess) end() error {
 	b.in.Close()
 	return b.process.Wait()
 }

@@ -41,21 +41,21 @@ var diskAndClockFaults = []fault{
 
 // installFaulty gives a member a disk and a clock that can fail.
 func (g *group) installFaulty(m *cluster.Member) error {
-	ground, err := faulty.New(g.faulty, filepath.Join(g.dir, m.Name+".ground"))
+	host, err := faulty.New(g.faulty, filepath.Join(g.dir, m.Name+".faulty"))
 	if err != nil {
 		return err
 	}
-	g.grounds[m] = ground
-	m.Environment = ground.Environment()
+	g.faultyHosts[m] = host
+	m.Environment = host.Environment()
 	return nil
 }
 
-// below returns the faulty disk and clock of a member or, if it has none because it is not ours, of
-// another member.
-func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Faults, error) {
+// faultyHostOf returns the faulty disk and clock of a member or, if it has none because it is not
+// ours, of another member.
+func (g *group) faultyHostOf(m *cluster.Member) (*cluster.Member, *faulty.Faults, error) {
 	for _, m := range append([]*cluster.Member{m}, g.others(m)...) {
-		if ground := g.grounds[m]; ground != nil {
-			return m, ground, nil
+		if host := g.faultyHosts[m]; host != nil {
+			return m, host, nil
 		}
 	}
 	return nil, nil, errors.New("no member has a faulty disk: see -faulty")
@@ -63,7 +63,7 @@ func (g *group) below(m *cluster.Member) (*cluster.Member, *faulty.Faults, error
 
 // fillDisk fills the disk of a member. The member must exit, since it cannot write its log.
 func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
-	m, ground, err := g.below(m)
+	m, host, err := g.faultyHostOf(m)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func (g *group) fillDisk(m *cluster.Member) (func() error, error) {
 		if err != nil {
 			err = fmt.Errorf("its disk is full: %w", err)
 		}
-		return errors.Join(err, ground.Fill(false), m.Kill(), g.launch(m))
-	}, ground.Fill(true)
+		return errors.Join(err, host.Fill(false), m.Kill(), g.launch(m))
+	}, host.Fill(true)
 }
 
 // slowDown delays the disks of our members among the given ones.
@@ -81,9 +81,9 @@ func (g *group) slowDown(by time.Duration, members ...*cluster.Member) (func() e
 	set := func(by time.Duration) error {
 		var errs []error
 		for _, m := range members {
-			_, ground, err := g.below(m)
+			_, host, err := g.faultyHostOf(m)
 			if err == nil {
-				err = ground.SlowDown(by)
+				err = host.SlowDown(by)
 			}
 			errs = append(errs, err)
 		}
@@ -94,7 +94,7 @@ func (g *group) slowDown(by time.Duration, members ...*cluster.Member) (func() e
 
 // hang blocks the disk of a member. If it leads, another member must take over.
 func (g *group) hang(m *cluster.Member) (func() error, error) {
-	m, ground, err := g.below(m)
+	m, host, err := g.faultyHostOf(m)
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +108,14 @@ func (g *group) hang(m *cluster.Member) (func() error, error) {
 			}
 			return err
 		})
-		return errors.Join(err, ground.SlowDown(0))
-	}, ground.SlowDown(hangs)
+		return errors.Join(err, host.SlowDown(0))
+	}, host.SlowDown(hangs)
 }
 
 // setClocks moves the clock of one member ahead and that of another back.
 func (g *group) setClocks(ahead time.Duration, one, other *cluster.Member) (func() error, error) {
-	_, first, err := g.below(one)
-	_, second, otherErr := g.below(other)
+	_, first, err := g.faultyHostOf(one)
+	_, second, otherErr := g.faultyHostOf(other)
 	if err := errors.Join(err, otherErr); err != nil {
 		return nil, err
 	}

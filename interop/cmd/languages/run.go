@@ -28,8 +28,8 @@ const (
 	stderrShown = 4000
 )
 
-// play is the run of one program with its own server.
-type play struct {
+// programRun is the run of one program with its own server.
+type programRun struct {
 	language language
 	mode     mode
 	cluster  *cluster.Cluster
@@ -38,66 +38,66 @@ type play struct {
 	plant    *plant
 }
 
-// play starts a server, runs a program against it and returns the normalised transcript.
-func (c *config) play(ctx context.Context, l language, m mode, binary *cluster.Binary, plant *plant) (string, error) {
+// runProgram starts a server, runs a program against it and returns the normalized transcript.
+func (c *config) runProgram(ctx context.Context, l language, m mode, binary *cluster.Binary, plant *plant) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp(c.dir, l.name+"-"+m.name+"-")
 	if err != nil {
 		return "", err
 	}
-	p := &play{language: l, mode: m, dir: dir, plant: plant}
-	defer p.close()
-	if err := p.start(ctx, binary); err != nil {
+	r := &programRun{language: l, mode: m, dir: dir, plant: plant}
+	defer r.close()
+	if err := r.start(ctx, binary); err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}
-	transcript, err := p.run(ctx)
+	transcript, err := r.run(ctx)
 	if err != nil {
-		return transcript, fmt.Errorf("%w\nafter\n%sthe server's log ends with\n%s", err, indented(transcript), p.member().LogEnd())
+		return transcript, fmt.Errorf("%w\nafter\n%sthe server's log ends with\n%s", err, indented(transcript), r.member().LogEnd())
 	}
 	return transcript, nil
 }
 
-func (p *play) member() *cluster.Member { return p.cluster.Members[0] }
+func (r *programRun) member() *cluster.Member { return r.cluster.Members[0] }
 
-func (p *play) close() {
-	if p.cluster != nil {
-		p.cluster.Close()
+func (r *programRun) close() {
+	if r.cluster != nil {
+		r.cluster.Close()
 	}
 }
 
 // start starts the server and prepares it for the mode.
-func (p *play) start(ctx context.Context, binary *cluster.Binary) error {
+func (r *programRun) start(ctx context.Context, binary *cluster.Binary) error {
 	var err error
-	if p.certs, err = certs.New(p.dir); err != nil {
+	if r.certs, err = certs.New(r.dir); err != nil {
 		return err
 	}
-	if p.cluster, err = cluster.New(binary, p.dir, 1); err != nil {
+	if r.cluster, err = cluster.New(binary, r.dir, 1); err != nil {
 		return err
 	}
-	if p.mode.secure {
-		p.member().TLS = p.certs.Client
+	if r.mode.secure {
+		r.member().TLS = r.certs.Client
 	}
-	if err := p.cluster.Start(ctx, p.mode.flags(p.certs)...); err != nil {
+	if err := r.cluster.Start(ctx, r.mode.flags(r.certs)...); err != nil {
 		return err
 	}
-	if err := p.mode.prepare(ctx, p.member()); err != nil {
+	if err := r.mode.prepare(ctx, r.member()); err != nil {
 		return err
 	}
-	return p.plant.prepare(ctx, p.member())
+	return r.plant.prepare(ctx, r.member())
 }
 
 // run runs the program to its end and serves its requests meanwhile.
-func (p *play) run(ctx context.Context) (string, error) {
-	endpoint, err := p.plant.endpoint(p.member().Endpoint())
+func (r *programRun) run(ctx context.Context) (string, error) {
+	endpoint, err := r.plant.endpoint(r.member().Endpoint())
 	if err != nil {
 		return "", err
 	}
-	defer p.plant.close()
-	program := exec.CommandContext(ctx, p.language.command[0], p.language.command[1:]...)
-	program.Env = append(os.Environ(), "MODE="+p.mode.name, "ENDPOINT="+endpoint, "WORKDIR="+p.dir)
-	program.Env = append(program.Env, p.mode.environment(p.certs)...)
-	if p.mode.brief {
+	defer r.plant.close()
+	program := exec.CommandContext(ctx, r.language.command[0], r.language.command[1:]...)
+	program.Env = append(os.Environ(), "MODE="+r.mode.name, "ENDPOINT="+endpoint, "WORKDIR="+r.dir)
+	program.Env = append(program.Env, r.mode.environment(r.certs)...)
+	if r.mode.brief {
 		program.Env = append(program.Env, "BRIEF=yes")
 	}
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -114,20 +114,20 @@ func (p *play) run(ctx context.Context) (string, error) {
 	if err := program.Start(); err != nil {
 		return "", err
 	}
-	transcript, err := p.listen(ctx, output, input)
+	transcript, err := r.listen(ctx, output, input)
 	if err != nil {
 		program.Process.Kill()
 	}
 	if err = errors.Join(err, program.Wait()); err != nil {
 		err = fmt.Errorf("%w: %s", err, ending(complaints.String()))
 	}
-	names := normal.New(endpoint, "<client>", p.member().Endpoint(), "<client>", p.member().PeerURL, "<peer>", p.dir, "<dir>", version.Version, "<version>")
-	names.Know(p.cluster.ID, p.member().ID)
+	names := normal.New(endpoint, "<client>", r.member().Endpoint(), "<client>", r.member().PeerURL, "<peer>", r.dir, "<dir>", version.Version, "<version>")
+	names.Know(r.cluster.ID, r.member().ID)
 	return names.Text(nil, transcript), err
 }
 
 // listen collects the output of a program and serves its requests.
-func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (string, error) {
+func (r *programRun) listen(ctx context.Context, output io.Reader, input io.Writer) (string, error) {
 	var transcript strings.Builder
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
@@ -136,7 +136,7 @@ func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (s
 			transcript.WriteString(lines.Text() + "\n")
 			continue
 		}
-		answer, err := p.handleRequest(ctx, strings.Fields(request))
+		answer, err := r.handleRequest(ctx, strings.Fields(request))
 		if err != nil {
 			return transcript.String(), fmt.Errorf("@%s: %w", request, err)
 		}
@@ -147,12 +147,12 @@ func (p *play) listen(ctx context.Context, output io.Reader, input io.Writer) (s
 	return transcript.String(), lines.Err()
 }
 
-func (p *play) handleRequest(ctx context.Context, request []string) (string, error) {
+func (r *programRun) handleRequest(ctx context.Context, request []string) (string, error) {
 	switch {
 	case len(request) == 1 && request[0] == "restart":
-		return "restarted", p.restart(ctx)
+		return "restarted", r.restart(ctx)
 	case len(request) == 1 && request[0] == "expire":
-		return "expired", expire(ctx, p.member())
+		return "expired", expire(ctx, r.member())
 	case len(request) == 2 && request[0] == "status":
 		return snapshotStatus(ctx, request[1])
 	}
@@ -160,12 +160,12 @@ func (p *play) handleRequest(ctx context.Context, request []string) (string, err
 }
 
 // restart kills the server, because a graceful stop would wait for the streams of its clients.
-func (p *play) restart(ctx context.Context) error {
-	m := p.member()
+func (r *programRun) restart(ctx context.Context) error {
+	m := r.member()
 	if err := m.Kill(); err != nil {
 		return err
 	}
-	if err := p.cluster.StartMember(m, p.mode.flags(p.certs)...); err != nil {
+	if err := r.cluster.StartMember(m, r.mode.flags(r.certs)...); err != nil {
 		return err
 	}
 	return m.Ready(ctx)

@@ -34,8 +34,8 @@ var uncommitted = []string{"--backend-batch-interval=1h", "--snapshot-count=1000
 // turnTimeout bounds the duration of a turn.
 const turnTimeout = 3 * time.Minute
 
-// play is a data directory and the server that currently runs on it.
-type play struct {
+// session is a data directory and the server that currently runs on it.
+type session struct {
 	*config
 	data  string
 	turns int
@@ -56,161 +56,161 @@ type play struct {
 	learner uint64
 }
 
-func (p *play) binary() *cluster.Binary {
-	if (p.turns%2 == 1) != p.oursFirst {
-		return p.ours
+func (s *session) binary() *cluster.Binary {
+	if (s.turns%2 == 1) != s.oursFirst {
+		return s.ours
 	}
-	return p.theirs
+	return s.theirs
 }
 
-func (p *play) ending() ending { return p.endings[p.turns%len(p.endings)] }
+func (s *session) ending() ending { return s.endings[s.turns%len(s.endings)] }
 
-func (p *play) programName() string { return filepath.Base(p.binary().Path) }
+func (s *session) programName() string { return filepath.Base(s.binary().Path) }
 
-func (p *play) origin() string {
-	if p.from == "" {
+func (s *session) origin() string {
+	if s.from == "" {
 		return ""
 	}
-	return " from " + p.from
+	return " from " + s.from
 }
 
 // turn runs one server on the directory, from start to end.
-func (p *play) turn(ctx context.Context) error {
+func (s *session) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	if err := p.startAndCompare(ctx); err != nil {
+	if err := s.startAndCompare(ctx); err != nil {
 		return err
 	}
-	if err := p.change(ctx); err != nil {
+	if err := s.change(ctx); err != nil {
 		return fmt.Errorf("change: %w", err)
 	}
 	var err error
-	if p.known, err = p.facts(ctx, present); err != nil {
+	if s.known, err = s.facts(ctx, present); err != nil {
 		return err
 	}
-	if p.ending() == killedUnderLoad {
-		return p.killUnderLoad(ctx)
+	if s.ending() == killedUnderLoad {
+		return s.killUnderLoad(ctx)
 	}
-	return p.endServer(p.ending())
+	return s.endServer(s.ending())
 }
 
 // startAndCompare starts a server and compares its facts with those of the previous one.
-func (p *play) startAndCompare(ctx context.Context) error {
-	if err := p.start(ctx); err != nil {
+func (s *session) startAndCompare(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
 		return err
 	}
-	found, err := p.facts(ctx, present)
+	found, err := s.facts(ctx, present)
 	if err != nil {
 		return err
 	}
-	if p.known != nil {
-		if err := p.compare(ctx, found); err != nil {
+	if s.known != nil {
+		if err := s.compare(ctx, found); err != nil {
 			return err
 		}
 	}
-	p.known = found
+	s.known = found
 	return nil
 }
 
 // compare reports differences from the known facts. After a load it compares the facts of the
 // revision before the load.
-func (p *play) compare(ctx context.Context, found *facts) error {
-	if p.acked == nil {
-		return p.known.same(found)
+func (s *session) compare(ctx context.Context, found *facts) error {
+	if s.acked == nil {
+		return s.known.same(found)
 	}
-	if err := p.acked.check(p.known, found); err != nil {
+	if err := s.acked.check(s.known, found); err != nil {
 		return err
 	}
-	p.acked = nil
-	before, err := p.facts(ctx, p.known.revision)
+	s.acked = nil
+	before, err := s.facts(ctx, s.known.revision)
 	if err != nil {
 		return err
 	}
-	return p.known.same(before)
+	return s.known.same(before)
 }
 
 // readInitialFacts reads the facts from the server that wrote the directory.
-func (p *play) readInitialFacts(ctx context.Context) error {
-	if p.before == nil {
+func (s *session) readInitialFacts(ctx context.Context) error {
+	if s.before == nil {
 		return nil
 	}
 	var err error
-	if p.cluster, err = cluster.Existing(p.before, p.name, p.data); err != nil {
+	if s.cluster, err = cluster.Existing(s.before, s.name, s.data); err != nil {
 		return err
 	}
-	if err := p.begin(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	if p.known, err = p.facts(ctx, present); err != nil {
+	if s.known, err = s.facts(ctx, present); err != nil {
 		return err
 	}
-	p.known.forget("auth", "versions")
-	return p.endServer(killed)
+	s.known.forget("auth", "versions")
+	return s.endServer(killed)
 }
 
-func (p *play) start(ctx context.Context) error {
+func (s *session) start(ctx context.Context) error {
 	var err error
-	if p.turns == 0 && p.from == "" {
-		if p.cluster, err = cluster.New(p.binary(), filepath.Dir(p.data), 1); err == nil {
-			err = p.cluster.StartMember(p.cluster.Members[0], p.flags()...)
+	if s.turns == 0 && s.from == "" {
+		if s.cluster, err = cluster.New(s.binary(), filepath.Dir(s.data), 1); err == nil {
+			err = s.cluster.StartMember(s.cluster.Members[0], s.flags()...)
 		}
 	} else {
-		p.cluster, err = cluster.Existing(p.binary(), p.name, p.data, p.flags()...)
+		s.cluster, err = cluster.Existing(s.binary(), s.name, s.data, s.flags()...)
 	}
 	if err != nil {
 		return err
 	}
-	return p.begin(ctx)
+	return s.begin(ctx)
 }
 
 // flags returns the flags of this turn.
-func (p *play) flags() []string {
-	if p.ending() == killed {
+func (s *session) flags() []string {
+	if s.ending() == killed {
 		return slices.Concat(flags, uncommitted)
 	}
 	return flags
 }
 
 // begin waits until the server is ready.
-func (p *play) begin(ctx context.Context) error {
-	if err := p.cluster.Members[0].Ready(ctx); err != nil {
+func (s *session) begin(ctx context.Context) error {
+	if err := s.cluster.Members[0].Ready(ctx); err != nil {
 		return err
 	}
-	return p.login()
+	return s.login()
 }
 
 // login connects as root if auth is enabled.
-func (p *play) login() error {
+func (s *session) login() error {
 	user, password := "", ""
-	if p.locked {
+	if s.locked {
 		user, password = root, rootPassword
 	}
-	if p.client != nil {
-		p.client.Close()
+	if s.client != nil {
+		s.client.Close()
 	}
 	var err error
-	p.client, err = p.cluster.Members[0].Client(user, password)
+	s.client, err = s.cluster.Members[0].Client(user, password)
 	return err
 }
 
 // endServer ends the server in the given way.
-func (p *play) endServer(how ending) error {
-	m := p.cluster.Members[0]
-	p.client.Close()
+func (s *session) endServer(how ending) error {
+	m := s.cluster.Members[0]
+	s.client.Close()
 	if how == stopped {
-		return errors.Join(m.Stop(), p.releaseCluster())
+		return errors.Join(m.Stop(), s.releaseCluster())
 	}
-	return errors.Join(m.Kill(), p.releaseCluster())
+	return errors.Join(m.Kill(), s.releaseCluster())
 }
 
-func (p *play) releaseCluster() error {
-	p.cluster.Net.Close()
-	p.cluster = nil
+func (s *session) releaseCluster() error {
+	s.cluster.Net.Close()
+	s.cluster = nil
 	return nil
 }
 
-func (p *play) close() {
-	if p.cluster != nil {
-		p.cluster.Close()
+func (s *session) close() {
+	if s.cluster != nil {
+		s.cluster.Close()
 	}
 }

@@ -26,9 +26,9 @@ var mayDiffer = []difference{
 	// The storage version is not in the log: since 3.6 each member detects and writes it a few
 	// seconds after a change of the cluster version.
 	{before: always, bucket: "meta", key: "storageVersion"},
-	// 3.5.1 takes the client URLs that a member publishes for those of another member with the same
-	// id, and does not store them.
-	{since: minor(5), before: minor(6), bucket: "members", same: withoutClientURLs},
+	// From 3.5.1 to 3.5.19, a server takes the client URLs that a member publishes for those of
+	// another member with the same id, and does not store them.
+	{since: patch(5, 1), before: patch(5, 20), bucket: "members", same: withoutClientURLs},
 	// Before 3.5, the index of an entry without effect, such as the first of a new leader, was
 	// stored with the next change.
 	{before: minor(5), bucket: "meta", key: "consistent_index"},
@@ -40,9 +40,11 @@ var mayDiffer = []difference{
 	{before: minor(5), bucket: "authUsers", same: withoutPassword},
 }
 
-func minor(n int64) semver.Version { return semver.Version{Major: 3, Minor: n} }
+func minor(n int64) semver.Version { return patch(n, 0) }
 
-// normal normalises a record and reports whether it is to be compared.
+func patch(minor, n int64) semver.Version { return semver.Version{Major: 3, Minor: minor, Patch: n} }
+
+// normal normalizes a record and reports whether it is to be compared.
 func normal(version semver.Version, r *record) bool {
 	for _, d := range mayDiffer {
 		if version.LessThan(d.since) || !version.LessThan(d.before) || d.bucket != r.bucket || d.key != "" && d.key != r.key {
