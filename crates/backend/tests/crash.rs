@@ -23,7 +23,7 @@ const BUCKETS: [Bucket; 3] = [Bucket::Members, Bucket::Lease, Bucket::Key];
 /// Steps of a workload.
 const STEPS: usize = 40;
 
-type State = BTreeMap<(Bucket, Vec<u8>), Vec<u8>>;
+type Contents = BTreeMap<(Bucket, Vec<u8>), Vec<u8>>;
 
 /// A put, or a delete if the value is `None`.
 type Change = (Bucket, Vec<u8>, Option<Vec<u8>>);
@@ -79,7 +79,7 @@ fn open(disk: &SimDisk) -> Result<Backend, backend::OpenError> {
 /// State of a run.
 struct Run {
     /// The state after each transaction; the applied index is the position in this list.
-    states: Vec<State>,
+    states: Vec<Contents>,
     /// The last durable transaction.
     durable: usize,
     /// The applied index when the file was last opened.
@@ -94,7 +94,7 @@ struct DiskFailed;
 impl Run {
     /// Runs until the end or the first error.
     fn new(disk: &SimDisk, steps: &[Step]) -> (Run, Result<(), DiskFailed>) {
-        let mut run = Run { states: vec![State::new()], durable: 0, base: 0, backend: None };
+        let mut run = Run { states: vec![Contents::new()], durable: 0, base: 0, backend: None };
         let outcome = run.run_steps(disk, steps);
         (run, outcome)
     }

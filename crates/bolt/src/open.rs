@@ -102,8 +102,8 @@ pub(crate) fn map(file: &dyn File, len: u64) -> io::Result<Map> {
     // reachable from its meta page. Only a commit writes pages, and it takes them from the
     // freelist. The freelist has no page that the newest state reaches (`walk::used_pages` ensured
     // that at open, and that no page is reached twice), and no page that an older, still referenced
-    // state reaches (`WriterState::release_pages`). Meta pages, and whole files for copying, are read
-    // with `read_at`. A file is never truncated while it is mapped.
+    // state reaches (`WriterState::release_pages`). Meta pages, and whole files for copying, are
+    // read with `read_at`. A file is never truncated while it is mapped.
     #[expect(unsafe_code, reason = "reading a map needs a promise about writers")]
     unsafe {
         file.map(len, None)

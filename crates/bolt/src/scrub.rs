@@ -94,9 +94,9 @@ impl Scrub<'_> {
     /// Selects the pages of the next step. The writer lock makes state, freelist and checksums
     /// consistent with each other.
     fn batch(&self, pages: usize) -> ScrubBatch {
-        // A panicked transaction changed only its own memory, unless it was in `commit`, and then at
-        // most the freelist, so that a scrub may report too much. It still finds bit rot, which
-        // matters most on a file that refuses writes.
+        // Works on a poisoned lock too: a file that refuses writes is still read, so bit rot in it
+        // still matters. A transaction that panicked changed only its own memory. If it panicked in
+        // `commit`, the freelist may lack pages that it took, and those are checked needlessly.
         let writer = self.db.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.db.state();
         let (ids, next) = writer.freelist.used_from(self.next, state.meta.high_water, pages);

@@ -275,6 +275,16 @@ impl<K: MessageCounter> Replies<K> {
     /// # Errors
     /// The reply is too long, or compressing it failed.
     pub async fn send(&self, reply: &impl Reply) -> Result<bool, Status> {
+        self.write(reply).await?;
+        Ok(self.room().await)
+    }
+
+    /// Writes a reply, as [`Self::send`] does, and returns before the next one may be sent, so that
+    /// a long reply can be dropped before the caller waits for [`Self::room`].
+    ///
+    /// # Errors
+    /// The reply is too long, or compressing it failed.
+    pub async fn write(&self, reply: &impl Reply) -> Result<(), Status> {
         if reply.size_hint() >= COUNTED_BYTES_MIN {
             self.send_budget.wait_for_room().await;
         }
@@ -283,7 +293,12 @@ impl<K: MessageCounter> Replies<K> {
             encoding @ Encoding::Gzip => self.write_compressed(reply, encoding).await?,
         };
         self.counter.sent(sent);
-        Ok(self.sink.room().await)
+        Ok(())
+    }
+
+    /// Waits until the next reply may be sent. Returns whether that took a wait.
+    pub async fn room(&self) -> bool {
+        self.sink.room().await
     }
 
     async fn write_compressed(

@@ -195,7 +195,7 @@ impl Operator {
         config: impl Fn(&mut ServerConfig),
     ) {
         let newest = cluster.servers().max_by_key(|server| server.applied());
-        let Some(members) = newest.map(|server| server.membership()) else { return };
+        let Some(members) = newest.map(Server::membership) else { return };
         let is_known = |id| cluster.nodes.contains_key(id) || self.removed_nodes.contains(id);
         let missing = members.members().find(|member| !is_known(&member.id));
         if let Some(member) = missing {

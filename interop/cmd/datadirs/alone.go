@@ -169,8 +169,8 @@ func moreKeys(ctx context.Context, client *clientv3.Client) error {
 	return changes(ctx, client)
 }
 
-// fillMax bounds the puts of fill. The server measures its database when it commits, every 100 ms, so
-// that any number of puts may pass before.
+// fillMax bounds the puts of fill. The server measures its database when it commits, every 100 ms,
+// so that any number of puts may pass before.
 const fillMax = 10_000
 
 // fill writes until the quota is exceeded.

@@ -124,7 +124,7 @@ func unreadLeaseKeys(ctx context.Context, t *target, v volume, tally *tally) err
 
 // unreadStreams requests a streamed range on many streams of each connection, and takes none of it.
 func unreadStreams(ctx context.Context, t *target, v volume, tally *tally) error {
-	return unreadOnStreams(ctx, t, v, tally, longCall{"/etcdserverpb.KV/RangeStream", everything()})
+	return unreadOnStreams(ctx, t, v, tally, streamsMany, longCall{"/etcdserverpb.KV/RangeStream", everything()})
 }
 
 // unreadWrites does so with writes that return all keys.
@@ -132,19 +132,19 @@ func unreadWrites(ctx context.Context, t *target, v volume, tally *tally) error 
 	put := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("written")}}}
 	read := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: everythingRange()}}
 	ask := marshal(&pb.TxnRequest{Success: []*pb.RequestOp{put, read}})
-	return unreadOnStreams(ctx, t, v, tally, longCall{"/etcdserverpb.KV/Txn", ask})
+	return unreadOnStreams(ctx, t, v, tally, streamsEach, longCall{"/etcdserverpb.KV/Txn", ask})
 }
 
-// unreadOnStreams makes a call on many streams of each connection, with a flow-control window of
+// unreadOnStreams makes a call on several streams of each connection, with a flow-control window of
 // zero.
-func unreadOnStreams(ctx context.Context, t *target, v volume, tally *tally, call longCall) error {
+func unreadOnStreams(ctx context.Context, t *target, v volume, tally *tally, streams int, call longCall) error {
 	return runAttackers(ctx, v, tally, func(ctx context.Context, _ *pace, _ int) error {
 		s, err := t.session(ctx, tally, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		if err != nil {
 			return err
 		}
 		defer s.conn.Close()
-		for range streamsMany {
+		for range streams {
 			s.framer.WriteData(s.call(call.path, false), true, call.ask)
 			tally.did.Add(1)
 		}

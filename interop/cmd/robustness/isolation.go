@@ -11,9 +11,9 @@ import (
 
 // longReadTimeout makes a member fall behind whose links a proxy swallows, as etcd's does.
 //
-// With the default read timeout, ours keeps up: it closes a silent stream and sends single requests
-// instead, which pass the proxy. A failpoint that waits for the member to need a snapshot is then
-// never triggered.
+// With the default read timeout, ours may keep up: it closes a silent stream and sends single
+// requests instead, which pass the proxy. A failpoint that waits for the member to need a snapshot
+// is then not triggered, unless the load is high.
 const longReadTimeout = "ETCD_RAFT_READ_TIMEOUT=1m"
 
 // isolating lists the failpoints that may wait for a swallowed member to fall behind.

@@ -261,7 +261,9 @@ async fn range_stream(
         };
         let Some(chunk) = chunk.transpose()? else { return Ok(()) };
         let header = chunk.is_last.then(|| cx.header(chunk.range.revision));
-        replies.send(&RangeChunk { chunk, header }).await?;
+        // Dropped before the wait for a client that may never read: the keys are written.
+        replies.write(&RangeChunk { chunk, header }).await?;
+        replies.room().await;
     }
 }
 

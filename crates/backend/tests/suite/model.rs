@@ -12,7 +12,7 @@ use crate::{Fixture, config, dump, pairs};
 
 const BUCKETS: [Bucket; 2] = [Bucket::Key, Bucket::AuthUsers];
 
-type State = BTreeMap<(Bucket, String), String>;
+type Contents = BTreeMap<(Bucket, String), String>;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -68,21 +68,21 @@ fn step() -> impl Strategy<Value = Step> {
 /// The expected states: the newest, the one in the file, and those of the views.
 struct Model {
     db: Fixture,
-    now: State,
+    now: Contents,
     applied: u64,
     newest: Sequence,
-    in_file: (State, u64),
-    views: Vec<(BackendView, State)>,
+    in_file: (Contents, u64),
+    views: Vec<(BackendView, Contents)>,
 }
 
 impl Model {
     fn new() -> Model {
         Model {
             db: Fixture::new(config()),
-            now: State::new(),
+            now: Contents::new(),
             applied: 0,
             newest: Sequence(0),
-            in_file: (State::new(), 0),
+            in_file: (Contents::new(), 0),
             views: Vec::new(),
         }
     }
@@ -193,7 +193,7 @@ impl Model {
 }
 
 /// Looks keys up with a reader.
-fn look_up(from: &impl Read, state: &State) {
+fn look_up(from: &impl Read, state: &Contents) {
     for bucket in BUCKETS {
         let mut reader = from.reader(bucket).unwrap();
         for key in keys_to_look_up(state) {
@@ -205,14 +205,14 @@ fn look_up(from: &impl Read, state: &State) {
 }
 
 /// Keys, some of which exist, in strides that cover all of them.
-fn keys_to_look_up(state: &State) -> impl Iterator<Item = String> {
+fn keys_to_look_up(state: &Contents) -> impl Iterator<Item = String> {
     let known = state.keys().map(|(_, key)| key.clone());
     let keys: Vec<_> = known.chain(["", "a", "bb", "ccc", "e"].map(str::to_owned)).collect();
     let stride = if keys.len().is_multiple_of(7) { 1 } else { 7 };
     (0..2 * keys.len()).map(move |n| keys[n / 2 * stride % keys.len()].clone())
 }
 
-fn of(state: &State, wanted: Bucket) -> Vec<(String, String)> {
+fn of(state: &Contents, wanted: Bucket) -> Vec<(String, String)> {
     let pairs = state.iter().filter(|((bucket, _), _)| *bucket == wanted);
     pairs.map(|((_, key), value)| (key.clone(), value.clone())).collect()
 }

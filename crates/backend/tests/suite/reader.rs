@@ -16,7 +16,7 @@ const B: Bucket = Bucket::Key;
 /// Number of revisions: enough to fill some dozens of pages.
 const REVISIONS: i64 = 600;
 
-type State = BTreeMap<[u8; 17], Vec<u8>>;
+type Contents = BTreeMap<[u8; 17], Vec<u8>>;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -52,7 +52,7 @@ fn key(n: i64) -> [u8; 17] {
 /// A database of revisions, and its expected contents.
 struct Revisions {
     db: Fixture,
-    now: State,
+    now: Contents,
     next: i64,
 }
 
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn a_reader_finds_what_its_view_shows(before in vec(write(), 0..20), after in vec(step(), 1..30)) {
-        let mut it = Revisions { db: Fixture::new(config()), now: State::new(), next: 0 };
+        let mut it = Revisions { db: Fixture::new(config()), now: Contents::new(), next: 0 };
         before.iter().for_each(|step| it.step(step));
         let (view, shown) = (it.db.backend.view(), it.now.clone());
         let mut reader = view.reader(B).unwrap();

@@ -61,7 +61,7 @@ impl RenamedBinary {
     }
 }
 
-/// Returns the text of a scalar with a tag. Decodes it if that is the tag `binary`, which stands for
+/// Returns the text of a scalar with a tag. Decodes it if that is the tag that stands for
 /// `!!binary`.
 pub(super) fn tagged_text<'de, A: EnumAccess<'de>>(
     tagged: A,

@@ -494,7 +494,7 @@ async fn calls_are_logged_on_request_without_values_and_passwords() {
                 && line.contains(r#""code":"OK""#)
         };
         let line = proxy.log().wait_for(is_finished).expect("the proxy runs");
-        assert!(line.contains(r#""peer_address":"127.0.0.1:"#), "{line}");
+        assert!(line.contains(r#""peer-address":"127.0.0.1:"#), "{line}");
     }
     let log = proxy.log().text();
     assert!(!SECRETS.iter().any(|secret| log.contains(secret)), "{log}");

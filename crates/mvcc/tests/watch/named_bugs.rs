@@ -158,7 +158,9 @@ fn etcd_20655_no_event_is_dropped_when_watchers_are_created_fast() {
 #[test]
 fn etcd_20655_a_watch_at_a_negative_revision_does_not_disturb_unsynced_watchers() {
     let fixture = Fixture::new();
-    (0..30).for_each(|_| drop(fixture.put("a", "1")));
+    for _ in 0..30 {
+        fixture.put("a", "1");
+    }
     let mut clients: Vec<_> = (0..40).map(|_| (fixture.client(), Vec::new())).collect();
     for start in 2..22 {
         for (client, starts) in &mut clients {

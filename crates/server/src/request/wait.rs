@@ -35,8 +35,8 @@ impl Server {
         applied.unwrap_or(Err(Error::TimeoutWaitAppliedIndex))
     }
 
-    /// Waits until the raft loop handles an event. The reads of a sole leader do without the loop, so
-    /// they succeed while it hangs.
+    /// Waits until the raft loop handles an event. The reads of a sole leader do without the loop,
+    /// so they succeed while it hangs.
     ///
     /// # Errors
     /// The loop does not respond within the request timeout, or the member stops.

@@ -80,7 +80,7 @@ fn an_unchanged_revision_is_not_compacted_again() {
 }
 
 #[test]
-fn a_failed_compaction_is_retried_at_the_next_note() {
+fn a_failed_compaction_is_retried_at_the_next_sample() {
     let (mut member, mut task) = member(AutoCompaction::Periodic(60 * MINUTE));
     assert!(run(&mut member, &mut *task, 9, 6 * MINUTE).is_empty());
     let now = member.advance(6 * MINUTE);
@@ -96,7 +96,7 @@ fn a_failed_compaction_is_retried_at_the_next_note() {
 }
 
 #[test]
-fn a_follower_notes_revisions_and_compacts_nothing() {
+fn a_follower_samples_revisions_and_compacts_nothing() {
     let (mut member, mut task) = member(AutoCompaction::Periodic(60 * MINUTE));
     member.follow();
     assert!(run(&mut member, &mut *task, 15, 6 * MINUTE).is_empty());
