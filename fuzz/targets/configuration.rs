@@ -25,6 +25,7 @@ mod member_list;
 #[allow(dead_code, reason = "the crate uses the rest of it")]
 #[path = "../../crates/discovery/src/registry_keys.rs"]
 mod registry_keys;
+#[allow(dead_code, reason = "the crate uses the rest of it")]
 #[path = "../../crates/discovery/src/srv.rs"]
 mod srv;
 

@@ -18,7 +18,7 @@
 #[allow(dead_code, reason = "the crate uses the rest of it")]
 #[path = "../../crates/grpc/src/compression/gzip.rs"]
 mod gzip;
-#[path = "../../crates/api/src/http/metrics/negotiate.rs"]
+#[path = "../../crates/exposition/src/negotiate.rs"]
 mod negotiate;
 
 use std::sync::{Arc, LazyLock};
