@@ -372,3 +372,33 @@ fn decode_repaired<Q: Message + Default>(
 fn undecodable(what: &str, error: DecodeError) -> Status {
     Status::new(Code::Internal, format!("grpc: {what}: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::transport::tests::transport;
+
+    #[tokio::test]
+    async fn a_long_reply_of_a_stream_waits_for_room_and_a_short_one_does_not() {
+        let send_budget = Arc::new(SendBudget::default());
+        let replies = Replies {
+            sink: Sink::new(&send_budget),
+            counter: Arc::new(()),
+            encoding: Encoding::Identity,
+            transport: transport(1 << 20),
+            send_budget: Arc::clone(&send_budget),
+        };
+        let unread = send_budget.charge(Bytes::from(vec![0; net::UNSENT_BYTES_MAX]));
+        replies.write(&vec![7_u8]).await.unwrap();
+        let long = vec![7_u8; COUNTED_BYTES_MIN];
+        let mut written = pin!(replies.write(&long));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(written.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(send_budget.unsent_bytes(), net::UNSENT_BYTES_MAX, "nothing is written");
+        drop(unread);
+        written.await.unwrap();
+        assert!(send_budget.unsent_bytes() > COUNTED_BYTES_MIN);
+    }
+}
